@@ -19,7 +19,7 @@ from dm_env import specs
 
 from acme_ext.config.types import NonNegativeInt, Share
 from acme_ext.envs.backend import Backend
-from acme_ext.envs.base import SingleEnvironment
+from acme_ext.envs.base import SingleEnvironment, StatedSpecs
 from acme_ext.errors import UsageError
 from acme_ext.specs import StackedFrames
 
@@ -62,7 +62,7 @@ class Atari(Backend):
         return AtariEnvironment(self._games[name], seed=seed, **options)
 
 
-class AtariEnvironment(SingleEnvironment):
+class AtariEnvironment(StatedSpecs, SingleEnvironment):
     """An Atari game; observations are uint8 [84, 84, 4] with the newest image last.
 
     With `life_loss`, a step that loses a life gets discount 0, but the episode continues. As in the code of the Nature
@@ -103,6 +103,8 @@ class AtariEnvironment(SingleEnvironment):
         ale.loadROM(path)
         self.ale = ale
         self._actions = ale.getLegalActionSet() if full_action_set else ale.getMinimalActionSet()
+        self._observation_spec = StackedFrames((_SIZE, _SIZE, _STACK), np.uint8, 0, 255, "observation")
+        self._action_spec = specs.DiscreteArray(len(self._actions), np.int32, "action")
         self._rng = np.random.default_rng(seed)
         self._life_loss = life_loss
         self._noop_max = noop_max
@@ -161,9 +163,3 @@ class AtariEnvironment(SingleEnvironment):
         np.right_shift(self._words, 8, out=self._words)
         self._stack[..., _NEWEST] = self._picture
         return self._stack.copy()
-
-    def observation_spec(self) -> StackedFrames:
-        return StackedFrames((_SIZE, _SIZE, _STACK), np.uint8, 0, 255, "observation")
-
-    def action_spec(self) -> specs.DiscreteArray:
-        return specs.DiscreteArray(len(self._actions), np.int32, "action")

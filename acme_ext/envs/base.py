@@ -29,6 +29,57 @@ class SingleEnvironment(dm_env.Environment):
         return DISCOUNT
 
 
+class StatedSpecs:
+    """A base class, before the interface, of environments that have their specs as attributes."""
+
+    _observation_spec: Tree
+    _action_spec: Any
+
+    def observation_spec(self) -> Any:
+        return self._observation_spec
+
+    def action_spec(self) -> Any:
+        return self._action_spec
+
+
+class LimitedEnvironment(StatedSpecs, SingleEnvironment):
+    """One environment with a time limit, which truncates.
+
+    Args:
+        max_steps: steps after which an episode is truncated.
+    """
+
+    def __init__(self, max_steps: int):
+        self._limit = max_steps
+        self._length, self._ended = 0, True
+
+    @abc.abstractmethod
+    def _begin(self) -> None:
+        """Starts an episode."""
+
+    @abc.abstractmethod
+    def _move(self, action: int) -> tuple[Any, bool]:
+        """Takes an action; returns the reward and whether it terminates the episode."""
+
+    @abc.abstractmethod
+    def _observe(self) -> np.ndarray:
+        """Returns the observation of the current state."""
+
+    def reset(self) -> dm_env.TimeStep:
+        self._length, self._ended = 0, False
+        self._begin()
+        return dm_env.restart(self._observe())
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        if self._ended:
+            return self.reset()
+        reward, terminal = self._move(int(action))
+        self._length += 1
+        self._ended = terminal or self._length == self._limit
+        kind = dm_env.StepType.LAST if self._ended else dm_env.StepType.MID
+        return dm_env.TimeStep(kind, np.float32(reward), np.float32(not terminal), self._observe())
+
+
 class BatchedEnvironment(abc.ABC):
     """B environments that are stepped in parallel. `reset` and `step` return one `dm_env.TimeStep` of arrays:
 

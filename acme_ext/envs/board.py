@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import dm_env
 import numpy as np
-from dm_env import specs
 
 from acme_ext.config.types import NonNegativeInt
 from acme_ext.envs.backend import Backend
-from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.envs.base import BatchedEnvironment, StatedSpecs
 from acme_ext.envs.board_rules import RANDOM, rules_of, specs_of
 from acme_ext.envs.functional import FunctionalEnvironment
 from acme_ext.envs.opponents import Opponents, check_opponent, make_opponents
@@ -93,7 +92,7 @@ def _compiled(game: str, packs: bool) -> tuple[Callable, Callable]:
     return compiling.jit(begin), compiling.jit(step)
 
 
-class BoardEnvironment(BatchedEnvironment):
+class BoardEnvironment(StatedSpecs, BatchedEnvironment):
     """A batch of games.
 
     Observations have the fields `board` [H, W, C], the planes of pgx from the perspective of the player to move, and
@@ -134,7 +133,7 @@ class BoardEnvironment(BatchedEnvironment):
 
         self._device = jax.devices("cpu")[0]
         with jax.default_device(self._device):
-            self._spec, self._actions = specs_of(game, self_play, game_state)
+            self._observation_spec, self._action_spec = specs_of(game, self_play, game_state)
             self._begin, self._step = _compiled(game, game_state)
         self._opponents: Opponents | None = None
         if not self._both:
@@ -256,12 +255,6 @@ class BoardEnvironment(BatchedEnvironment):
     def _keep(self, stepped: tuple) -> None:
         self._states, looked = stepped
         self._seen = _Fetched(*(np.asarray(leaf) for leaf in looked))
-
-    def observation_spec(self) -> Tree:
-        return self._spec
-
-    def action_spec(self) -> specs.Array:
-        return self._actions
 
     def close(self) -> None:
         self._states = None

@@ -70,7 +70,7 @@ class EnvPool(Backend):
         return EnvPoolEnvironment(pool, flatten=flatten)
 
 
-class EnvPoolEnvironment(base.BatchedEnvironment):
+class EnvPoolEnvironment(base.StatedSpecs, base.BatchedEnvironment):
     """A synchronous pool made by `envpool.make_dm`.
 
     As in the other families, images (uint8 with three dimensions) have their channels last, and integers are one-hot.
@@ -131,12 +131,6 @@ class EnvPoolEnvironment(base.BatchedEnvironment):
             )
         values = {name: convert(state[key]) for key, (name, convert) in self._parts.items()}
         return next(iter(values.values())) if len(values) == 1 else values
-
-    def observation_spec(self) -> Tree:
-        return self._observation_spec
-
-    def action_spec(self) -> specs.Array:
-        return self._action_spec
 
     def close(self) -> None:
         self._pool = None  # it has no close method; its threads end when it is deleted

@@ -10,12 +10,11 @@ from dm_env import specs
 
 from acme_ext.config.types import PositiveInt, Rule
 from acme_ext.envs.backend import Backend
-from acme_ext.envs.base import BatchedEnvironment, SingleEnvironment
+from acme_ext.envs.base import BatchedEnvironment, LimitedEnvironment
 from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment, Moved
 from acme_ext.envs.single import Unbatched
 from acme_ext.types import Array, Tree
 
-_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left
 
 
@@ -33,7 +32,7 @@ class Explore(Backend):
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
         if (made := self.functional(name, evaluation, **options)) is not None:
             return Unbatched(FunctionalBatch(made, 1, seed))
-        return _TASKS[name][0](np.random.default_rng(seed), **{**self.options(name), **options})
+        return _TASKS[name][0](**{**self.options(name), **options})
 
     def load_batch(
         self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any
@@ -48,52 +47,22 @@ class Explore(Backend):
         return make(**options) if make is RandomCoin else None
 
 
-class _Task(SingleEnvironment):
-    """The base class of tasks, with a time limit that truncates, and their specs.
+class _Task(LimitedEnvironment):
+    """The base class of tasks, with their specs.
 
     Args:
-        rng: random generator.
         size: size of the task in cells.
         max_steps: steps after which an episode is truncated.
     """
 
     num_actions = len(_MOVES)
 
-    def __init__(self, rng: np.random.Generator, *, size: int, max_steps: int):
-        self._rng, self._size, self._limit = rng, size, max_steps
-        self._length, self._ended = 0, True
+    def __init__(self, *, size: int, max_steps: int):
+        super().__init__(max_steps)
+        self._size = size
         self._begin()
-        self._shape = self._observe().shape
-
-    def _begin(self) -> None:
-        """Starts an episode."""
-
-    def _move(self, action: int) -> tuple[np.float32, bool]:
-        """Takes an action; returns the reward and whether it terminates the episode."""
-        raise NotImplementedError
-
-    def _observe(self) -> np.ndarray:
-        raise NotImplementedError
-
-    def reset(self) -> dm_env.TimeStep:
-        self._length, self._ended = 0, False
-        self._begin()
-        return dm_env.restart(self._observe())
-
-    def step(self, action: Any) -> dm_env.TimeStep:
-        if self._ended:
-            return self.reset()
-        reward, terminal = self._move(int(action))
-        self._length += 1
-        self._ended = terminal or self._length == self._limit
-        kind = dm_env.StepType.LAST if self._ended else dm_env.StepType.MID
-        return dm_env.TimeStep(kind, reward, _ZERO if terminal else _ONE, self._observe())
-
-    def observation_spec(self) -> specs.BoundedArray:
-        return specs.BoundedArray(self._shape, np.float32, 0.0, 1.0, "observation")
-
-    def action_spec(self) -> specs.DiscreteArray:
-        return specs.DiscreteArray(self.num_actions, np.int32, "action")
+        self._observation_spec = specs.BoundedArray(self._observe().shape, np.float32, 0.0, 1.0, "observation")
+        self._action_spec = specs.DiscreteArray(self.num_actions, np.int32, "action")
 
 
 class Chain(_Task):
@@ -109,11 +78,11 @@ class Chain(_Task):
     def _begin(self) -> None:
         self._place = 0
 
-    def _move(self, action: int) -> tuple[np.float32, bool]:
+    def _move(self, action: int) -> tuple[bool, bool]:
         right = self._place * 2_654_435_761 >> 7 & 1  # fixed pseudo-random bits, the same in all environments
         self._place = self._place + 1 if action == right else 0
         done = self._place == self._size
-        return (_ONE if done else _ZERO), done
+        return done, done
 
     def _observe(self) -> np.ndarray:
         return np.eye(self._size + 1, dtype=np.float32)[self._place][: self._size]
@@ -131,7 +100,7 @@ class KeyDoor(_Task):
     def _begin(self) -> None:
         self._place, self._key = (self._size - 1, 0), 0
 
-    def _move(self, action: int) -> tuple[np.float32, bool]:
+    def _move(self, action: int) -> tuple[bool, bool]:
         last, wall = self._size - 1, self._size // 2
         row, column = (min(max(x + d, 0), last) for x, d in zip(self._place, _MOVES[action], strict=True))
         if column != wall or (row == last and self._key):
@@ -139,7 +108,7 @@ class KeyDoor(_Task):
         if self._place == (0, 0):
             self._key = 1
         done = self._place == (0, last)
-        return (_ONE if done else _ZERO), done
+        return done, done
 
     def _observe(self) -> np.ndarray:
         observation = np.zeros((2, self._size, self._size), np.float32)

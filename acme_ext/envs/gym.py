@@ -104,7 +104,7 @@ def _user_errors(name: str) -> Iterator[None]:
         raise UsageError(f"gymnasium can't make {name!r}: {str(error).rstrip('.')}.") from error
 
 
-class GymEnvironment(base.SingleEnvironment):
+class GymEnvironment(base.StatedSpecs, base.SingleEnvironment):
     """Wraps a gymnasium environment as a dm_env in single precision, with a time limit in steps that truncates."""
 
     def __init__(self, environment: gymnasium.Env, *, seed: int | None = None, max_episode_steps: int | None = None):
@@ -146,12 +146,6 @@ class GymEnvironment(base.SingleEnvironment):
         except (LookupError, TypeError, ValueError):
             return observation
 
-    def observation_spec(self) -> Tree:
-        return self._observation_spec
-
-    def action_spec(self) -> specs.Array:
-        return self._action_spec
-
     @property
     def render_fps(self) -> float | None:
         """Frames per second, from the environment's metadata."""
@@ -171,7 +165,7 @@ class GymEnvironment(base.SingleEnvironment):
         self.environment.close()
 
 
-class GymVectorEnvironment(base.BatchedEnvironment):
+class GymVectorEnvironment(base.StatedSpecs, base.BatchedEnvironment):
     """Wraps a gymnasium `VectorEnv` that resets a row in the step after its end.
 
     All rows share one random stream: a seed determines the whole batch, and a row's episodes depend on the other rows.
@@ -208,12 +202,6 @@ class GymVectorEnvironment(base.BatchedEnvironment):
         reward[began] = 0.0
         discount = 1.0 - terminated.astype(np.float32)
         return self.checked(dm_env.TimeStep(step_type, reward, discount, self._observe(observation)))
-
-    def observation_spec(self) -> Tree:
-        return self._observation_spec
-
-    def action_spec(self) -> specs.Array:
-        return self._action_spec
 
     def close(self) -> None:
         self.vector.close()

@@ -2,8 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from dm_env import specs
+import jax
+import jax.numpy as jnp
 
+from acme_ext.envs.base import StatedSpecs
 from acme_ext.envs.board_rules import RANDOM, rules_of, specs_of
 from acme_ext.envs.functional import FunctionalEnvironment, Moved
 from acme_ext.errors import UsageError
@@ -18,7 +20,7 @@ class _Game(NamedTuple):
     agent: Array  # [] int32 the agent's player number; ignored if the agent moves for both sides
 
 
-class BoardGame(FunctionalEnvironment):
+class BoardGame(StatedSpecs, FunctionalEnvironment):
     """A game with the observations, actions and rewards of `envs.board.BoardEnvironment`.
 
     There are three differences: the only opponent is the random one; the agent's side is random in every game; and an
@@ -54,19 +56,15 @@ class BoardGame(FunctionalEnvironment):
         if opening_moves:
             raise UsageError(f"opening_moves is {opening_moves}: a compiled run has no drawn openings; leave it out.")
         self._rules, self._both = rules_of(game), self_play and not evaluation
-        self._specs, self._actions = specs_of(game, self_play, game_state)
+        self._observation_spec, self._action_spec = specs_of(game, self_play, game_state)
 
     def begin(self, key: Array) -> tuple[Tree, Tree]:
-        import jax
-
         start_key, side_key, key = jax.random.split(key, 3)
         game = _Game(self._rules.init(start_key), jax.random.randint(side_key, (), 0, 2))
         game, _ = self._answered(key, game)
         return game, self._look(game.state)
 
     def move(self, key: Array, state: Tree, action: Array) -> Moved:
-        import jax.numpy as jnp
-
         mine = state.state.current_player if self._both else state.agent
         game = state._replace(state=self._rules.step(state.state, action))
         reward = game.state.rewards[mine]
@@ -75,9 +73,6 @@ class BoardGame(FunctionalEnvironment):
 
     def _answered(self, key: Array, game: _Game) -> tuple[_Game, Array]:
         """Plays the opponent's moves until the agent is to move; returns the game, and the agent's reward `[]`."""
-        import jax
-        import jax.numpy as jnp
-
         if self._both:
             return game, jnp.float32(0)
 
@@ -97,15 +92,9 @@ class BoardGame(FunctionalEnvironment):
 
     def _look(self, state: Any) -> Tree:
         seen = {"board": state.observation, ACTION_MASK: state.legal_action_mask, PLAYER: state.current_player}
-        if STATE in self._specs:
+        if STATE in self._observation_spec:
             seen[STATE] = self._rules.pack(state)
-        return {name: seen[name] for name in self._specs}
-
-    def observation_spec(self) -> Tree:
-        return self._specs
-
-    def action_spec(self) -> specs.Array:
-        return self._actions
+        return {name: seen[name] for name in self._observation_spec}
 
 
 def _is_over(state: Any) -> Array:

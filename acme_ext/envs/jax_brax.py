@@ -7,11 +7,14 @@ import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
 from acme_ext.config.types import PositiveInt
 from acme_ext.envs.backend import FunctionalBackend
+from acme_ext.envs.base import StatedSpecs
 from acme_ext.envs.functional import FunctionalEnvironment, Moved, Timed, strong
 from acme_ext.errors import UsageError
 from acme_ext.types import Array, Tree
@@ -54,13 +57,7 @@ class Brax(FunctionalBackend):
         return _made(name, physics, limit)
 
 
-@functools.cache
-def _made(name: str, physics: str, limit: int) -> FunctionalEnvironment:
-    """Returns the same object for the same arguments, so that its compiled functions are reused."""
-    return BraxEnvironment(name, physics, limit)
-
-
-class BraxEnvironment(FunctionalEnvironment):
+class BraxEnvironment(StatedSpecs, FunctionalEnvironment):
     """One of Brax's environments, without its wrappers.
 
     Args:
@@ -70,8 +67,6 @@ class BraxEnvironment(FunctionalEnvironment):
     """
 
     def __init__(self, name: str, physics: str, limit: int):
-        import jax
-
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)  # that it is unmaintained
             self._environment: Any = _library().get_environment(name, backend=physics)
@@ -82,8 +77,6 @@ class BraxEnvironment(FunctionalEnvironment):
         self._action_spec = specs.BoundedArray((self._environment.action_size,), np.float32, -1.0, 1.0, "action")
 
     def begin(self, key: Array) -> tuple[Tree, Tree]:
-        import jax.numpy as jnp
-
         state = strong(self._environment.reset(key))
         return Timed(state, jnp.int32(0)), state.obs
 
@@ -91,11 +84,8 @@ class BraxEnvironment(FunctionalEnvironment):
         inner, time = strong(self._environment.step(state.inner, action)), state.time + 1
         return Moved(Timed(inner, time), inner.obs, inner.reward, inner.done > 0, time >= self._limit)
 
-    def observation_spec(self) -> Tree:
-        return self._observation_spec
 
-    def action_spec(self) -> specs.Array:
-        return self._action_spec
+_made = functools.cache(BraxEnvironment)  # the same object for the same arguments: its compiled functions are reused
 
 
 def _library() -> Any:

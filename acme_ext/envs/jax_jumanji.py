@@ -5,10 +5,13 @@ import inspect
 from collections.abc import Collection
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
 from acme_ext.envs.backend import FunctionalBackend
+from acme_ext.envs.base import StatedSpecs
 from acme_ext.envs.functional import NEVER, FunctionalEnvironment, Moved, Timed, strong
 from acme_ext.errors import UsageError
 from acme_ext.specs import ACTION_MASK
@@ -32,13 +35,7 @@ class Jumanji(FunctionalBackend):
         return _made(name)
 
 
-@functools.cache
-def _made(name: str) -> FunctionalEnvironment:
-    """Returns the same object for the same name, so that its compiled functions are reused."""
-    return JumanjiEnvironment(name)
-
-
-class JumanjiEnvironment(FunctionalEnvironment):
+class JumanjiEnvironment(StatedSpecs, FunctionalEnvironment):
     """One of Jumanji's environments, with observations as a flat mapping.
 
     - An observation has a field for each of Jumanji's fields; nested fields have joined names (`agent_position_row`).
@@ -55,8 +52,6 @@ class JumanjiEnvironment(FunctionalEnvironment):
     """
 
     def __init__(self, name: str):
-        import jax
-
         if name.startswith(_DOWNLOADS):
             raise UsageError(f"'jax:jumanji/{name}' would download its levels when it is made: take another.")
         library = _library()
@@ -73,14 +68,10 @@ class JumanjiEnvironment(FunctionalEnvironment):
         }
 
     def begin(self, key: Array) -> tuple[Tree, Tree]:
-        import jax.numpy as jnp
-
         state, timestep = self._environment.reset(key)
         return Timed(strong(state), jnp.int32(0)), self._look(timestep.observation)
 
     def move(self, key: Array, state: Tree, action: Array) -> Moved:
-        import jax.numpy as jnp
-
         parts = jnp.stack(jnp.unravel_index(action, self._sizes)) if self._in_parts else action
         inner, timestep = self._environment.step(state.inner, parts)
         time, ended, terminated = state.time + 1, timestep.last(), timestep.discount == 0
@@ -98,11 +89,8 @@ class JumanjiEnvironment(FunctionalEnvironment):
             fields[ACTION_MASK] = fields[ACTION_MASK].reshape(-1)
         return fields
 
-    def observation_spec(self) -> Tree:
-        return self._observation_spec
 
-    def action_spec(self) -> specs.Array:
-        return self._action_spec
+_made = functools.cache(JumanjiEnvironment)  # the same object for the same name: its compiled functions are reused
 
 
 def _sizes(name: str, environment: Any) -> tuple[int, ...]:

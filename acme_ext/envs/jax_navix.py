@@ -6,10 +6,13 @@ import functools
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
 from acme_ext.envs.backend import FunctionalBackend, Limit
+from acme_ext.envs.base import StatedSpecs
 from acme_ext.envs.functional import FunctionalEnvironment, Moved, strong
 from acme_ext.types import Array, Tree
 from acme_ext.utils.availability import hidden_tensorflow
@@ -39,16 +42,11 @@ class Navix(FunctionalBackend):
         return {"view": "grid", "fixed_map": False, "max_steps": None}
 
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment:
-        return _made(name, *({**self.options(name), **options}[key] for key in ("view", "fixed_map", "max_steps")))
+        view, fixed, limit = ({**self.options(name), **options}[key] for key in ("view", "fixed_map", "max_steps"))
+        return _made(f"{_PREFIX}{name}{_SUFFIX}", view, fixed, limit)
 
 
-@functools.cache
-def _made(name: str, view: str, fixed: bool, limit: int | None) -> FunctionalEnvironment:
-    """Returns the same object for the same arguments, so that its compiled functions are reused."""
-    return NavixEnvironment(f"{_PREFIX}{name}{_SUFFIX}", view, fixed, limit)
-
-
-class NavixEnvironment(FunctionalEnvironment):
+class NavixEnvironment(StatedSpecs, FunctionalEnvironment):
     """One of Navix's environments.
 
     Args:
@@ -60,8 +58,6 @@ class NavixEnvironment(FunctionalEnvironment):
     """
 
     def __init__(self, name: str, view: str, fixed_map: bool, limit: int | None):
-        import jax
-
         navix = library()
         self._fixed, self._one_hot, self._cache = fixed_map, view != "picture", None
         if self._one_hot:  # instead of the map's image, which would be most of the state
@@ -78,16 +74,12 @@ class NavixEnvironment(FunctionalEnvironment):
         self._action_spec = specs.DiscreteArray(len(self._environment.action_set), np.int32, "action")
 
     def begin(self, key: Array) -> tuple[Tree, Tree]:
-        import jax
-
         if self._fixed:
             key = jax.random.key(0)
         timestep = strong(self._environment.reset(key, self._cache))
         return timestep, self._look(timestep.observation)
 
     def move(self, key: Array, state: Tree, action: Array) -> Moved:
-        import jax.numpy as jnp
-
         # With this step type, Navix doesn't reset automatically, and XLA removes the reset.
         going = state.replace(step_type=jnp.int32(0))
         timestep = strong(self._environment.step(going, action))
@@ -100,19 +92,13 @@ class NavixEnvironment(FunctionalEnvironment):
         )
 
     def _look(self, observation: Array) -> Array:
-        import jax
-        import jax.numpy as jnp
-
         if not self._one_hot:
             return observation
         codes = [jax.nn.one_hot(observation[..., i], size, dtype=bool) for i, size in enumerate(_CHANNELS)]
         return jnp.concatenate(codes, axis=-1)
 
-    def observation_spec(self) -> Tree:
-        return self._observation_spec
 
-    def action_spec(self) -> specs.Array:
-        return self._action_spec
+_made = functools.cache(NavixEnvironment)  # the same object for the same arguments: compiled functions are reused
 
 
 def library() -> Any:

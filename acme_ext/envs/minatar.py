@@ -18,9 +18,8 @@ from dm_env import specs
 
 from acme_ext.config.types import PositiveInt, Share
 from acme_ext.envs.backend import Backend
-from acme_ext.envs.base import SingleEnvironment
+from acme_ext.envs.base import LimitedEnvironment
 
-_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 # Colours of the background and the channels: Okabe and Ito's, which colour-blind people can distinguish, and others.
 _COLOURS = np.array(
     [
@@ -66,7 +65,7 @@ def _game(name: str) -> ModuleType:
     return module
 
 
-class MinAtarEnvironment(SingleEnvironment):
+class MinAtarEnvironment(LimitedEnvironment):
     """A MinAtar game; observations are bool [10, 10, C]."""
 
     def __init__(
@@ -90,44 +89,29 @@ class MinAtarEnvironment(SingleEnvironment):
           max_steps: steps after which an episode is truncated. MinAtar's games have no limit of their own, except
             Freeway, which terminates after 2,500 steps.
         """
+        super().__init__(max_steps)
         self._game = _game(game).Env(ramping=difficulty_ramping)
         self._rng = self._game.random = np.random.RandomState(seed)
         self._actions = self._game.minimal_action_set() if minimal_action_set else list(range(6))
         self._sticky = sticky_action_prob
-        self._limit = max_steps
         self._last_action = 0
-        self._length = 0
-        self._ended = True
+        self._observation_spec = specs.BoundedArray(self._game.state_shape(), np.bool_, False, True, "observation")
+        self._action_spec = specs.DiscreteArray(len(self._actions), np.int32, "action")
 
     def _observe(self) -> np.ndarray:
         return self._game.state().astype(np.bool_)
 
-    def reset(self) -> dm_env.TimeStep:
+    def _begin(self) -> None:
         self._game.reset()
         self._last_action = 0
-        self._length = 0
-        self._ended = False
-        return dm_env.restart(self._observe())
 
-    def step(self, action: Any) -> dm_env.TimeStep:
-        if self._ended:
-            return self.reset()
+    def _move(self, action: int) -> tuple[float, bool]:
         if self._sticky == 0.0 or self._rng.random_sample() >= self._sticky:
-            self._last_action = self._actions[int(action)]
-        reward, terminal = self._game.act(self._last_action)
-        self._length += 1
-        self._ended = terminal or self._length == self._limit
-        kind = dm_env.StepType.LAST if self._ended else dm_env.StepType.MID
-        return dm_env.TimeStep(kind, np.float32(reward), _ZERO if terminal else _ONE, self._observe())
+            self._last_action = self._actions[action]
+        return self._game.act(self._last_action)
 
     def render(self) -> np.ndarray:
         """Renders an image with a colour for each channel, uint8 [10, 10, 3]; later channels cover earlier ones."""
         state = self._game.state()
         topmost = np.where(state.any(axis=-1), state.shape[-1] - np.argmax(state[..., ::-1], axis=-1), 0)
         return _COLOURS[topmost]
-
-    def observation_spec(self) -> specs.BoundedArray:
-        return specs.BoundedArray(self._game.state_shape(), np.bool_, False, True, "observation")
-
-    def action_spec(self) -> specs.DiscreteArray:
-        return specs.DiscreteArray(len(self._actions), np.int32, "action")

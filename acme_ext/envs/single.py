@@ -7,7 +7,7 @@ import numpy as np
 import tree
 from dm_env import specs
 
-from acme_ext.envs.base import BatchedEnvironment, SingleEnvironment
+from acme_ext.envs.base import BatchedEnvironment, SingleEnvironment, StatedSpecs
 from acme_ext.envs.specs import action_spec, scalar_reward, single_dtype, single_specs
 from acme_ext.types import Tree
 
@@ -20,7 +20,7 @@ def single_precision(environment: dm_env.Environment) -> dm_env.Environment:
     return environment
 
 
-class SinglePrecision(SingleEnvironment):
+class SinglePrecision(StatedSpecs, SingleEnvironment):
     """Wraps an environment to have single precision; it receives actions with the dtype of its own spec."""
 
     def __init__(self, environment: dm_env.Environment):
@@ -47,12 +47,6 @@ class SinglePrecision(SingleEnvironment):
 
     def step(self, action: Any) -> dm_env.TimeStep:
         return self._convert(self.environment.step(np.asarray(action, self._action_dtype)))
-
-    def observation_spec(self) -> Tree:
-        return self._observation_spec
-
-    def action_spec(self) -> specs.Array:
-        return self._action_spec
 
     def close(self) -> None:
         self.environment.close()

@@ -8,7 +8,6 @@ from typing import Any
 import dm_env
 import numpy as np
 import tree
-from dm_env import specs
 
 from acme_ext.envs import base
 from acme_ext.envs.specs import (
@@ -26,7 +25,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.types import FIRST, LAST, MID, Tree
 
 
-class VectorEnvironment(base.BatchedEnvironment):
+class VectorEnvironment(base.StatedSpecs, base.BatchedEnvironment):
     """Steps dm_envs one after the other, and writes their timesteps to buffers that are reused in each step.
 
     The environments must have equal specs, of any precision. `reset` checks their observations against the specs.
@@ -118,12 +117,6 @@ class VectorEnvironment(base.BatchedEnvironment):
             if not isfinite(square(numbers)):
                 check_values(self.name, self._observation_spec, self._timestep)
         return self._timestep
-
-    def observation_spec(self) -> Tree:
-        return self._observation_spec
-
-    def action_spec(self) -> specs.Array:
-        return self._action_spec
 
     def close(self) -> None:
         with contextlib.ExitStack() as stack:  # if one of them raises, the others are closed nevertheless
