@@ -50,6 +50,15 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True):
         self.path = files.expanded(path)
+        self.logs = self.path / "logs"
+        self.tensorboard = self.path / "tensorboard"
+        self.checkpoints = self.path / "checkpoints"
+        self.best = self.path / "best"
+        self.replay = self.path / "replay"
+        self.config = self.path / "config.json"
+        self.curve = self.path / "curve.png"
+        self.evaluation = self.path / "evaluation.json"
+        self.status = self.path / "status.json"
         if create:
             files.make_writable_folder(self.path)
         elif not self.exists_run():
@@ -62,42 +71,6 @@ class RunDirectory:
 
     def __repr__(self) -> str:
         return f"RunDirectory({str(self.path)!r})"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def best(self) -> Path:
-        return self.path / "best"
-
-    @property
-    def replay(self) -> Path:
-        return self.path / "replay"
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.json"
-
-    @property
-    def curve(self) -> Path:
-        return self.path / "curve.png"
-
-    @property
-    def evaluation(self) -> Path:
-        return self.path / "evaluation.json"
-
-    @property
-    def status(self) -> Path:
-        return self.path / "status.json"
 
     def exists_run(self) -> bool:
         """Whether a run has been started here; other programs write files named config.json too."""
