@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import TYPE_CHECKING, Any, Literal
 
+from acme_ext.commands.common import counted
 from acme_ext.utils import install, libpython
 
 if TYPE_CHECKING:
@@ -100,34 +101,27 @@ def diagnose() -> list[Finding]:
         requirements = []
         unread = [Finding("problem", f"no version could be checked: {error}", _ANEW)]
     version = sys.version_info[:3]
-    if version[:2] != install.REVERB_PYTHON:
-        return [
-            *check_platform(version, platform.system(), platform.machine()),
-            *unread,
-            *check_versions(requirements, installed_version),
-            *check_extras(requirements, installed_version),
-            check_jax(run_line(_JAX_LINE), nvidia=bool(glob.glob("/dev/nvidia[0-9]*"))),
-            *check_folders(),
-            check_cores(num_cores()),
-        ]
-    modules = ("reverb", "courier", "acme")
+    for_reverb = version[:2] == install.REVERB_PYTHON
+    modules = ("reverb", "courier", "acme") if for_reverb else ()
     with futures.ThreadPoolExecutor(2) as pool:  # each thread only waits for a process
         imports = pool.map(run_line, [f"import acme_ext, {module}" for module in modules])
         jax = pool.submit(run_line, _JAX_LINE)
-        return [
+        findings = [
             *check_platform(version, platform.system(), platform.machine()),
             *unread,
             *check_versions(requirements, installed_version),
-            *check_rivals(installed_version),
-            *check_tested(install.CONSTRAINTS, installed_version),
-            *check_extras(requirements, installed_version),
-            check_libpython(run_line(_LIBPYTHON_LINE), run_line("import courier")),
-            *(check_import(module, probe, requirements) for module, probe in zip(modules, imports, strict=True)),
-            check_jax(jax.result(), nvidia=bool(glob.glob("/dev/nvidia[0-9]*"))),
-            check_proxies(os.environ),
-            *check_folders(),
-            check_cores(num_cores()),
         ]
+        if for_reverb:
+            findings += check_rivals(installed_version)
+            findings += check_tested(install.CONSTRAINTS, installed_version)
+        findings += check_extras(requirements, installed_version)
+        if for_reverb:
+            findings.append(check_libpython(run_line(_LIBPYTHON_LINE), run_line("import courier")))
+        findings += [check_import(module, probe, requirements) for module, probe in zip(modules, imports, strict=True)]
+        findings.append(check_jax(jax.result(), nvidia=bool(glob.glob("/dev/nvidia[0-9]*"))))
+        if for_reverb:
+            findings.append(check_proxies(os.environ))
+        return [*findings, *check_folders(), check_cores(num_cores())]
 
 
 def run_doctor(write: Callable[[str], object] = print) -> int:
@@ -138,7 +132,7 @@ def run_doctor(write: Callable[[str], object] = print) -> int:
         if finding.mend:
             write(f"{'':<8}   -> {finding.mend}")
     problems, warnings = (sum(f.level == level for f in findings) for level in ("problem", "warning"))
-    write(f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}")
+    write(f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
     return 1 if problems else 0
 
 
@@ -373,7 +367,3 @@ def check_cores(cores: int) -> Finding:
     if cores < 2:
         return Finding("warning", "1 core: acting, learning and Reverb share it", "allow the process 2 cores or more")
     return Finding("ok", f"{cores} cores")
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
