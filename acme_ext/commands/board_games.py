@@ -29,9 +29,7 @@ def add(commands: Any) -> None:
         metavar="PLAYER",
         help="run directories or checkpoints, or the opponents random, mcts:N, minimax or py:MODULE:FUNCTION",
     )
-    tournament.add_argument(
-        "--games", type=common.count, default=40, metavar="N", help="games of each pair (%(default)s)"
-    )
+    common.add_count(tournament, "--games", "games of each pair (%(default)s)", default=40)
     tournament.add_argument(
         "--opening-moves", type=int, default=2, metavar="N", help="random moves at the start of a game (%(default)s)"
     )

@@ -27,6 +27,11 @@ ACTING = "replace a setting of the run that changes how the agent acts, such as 
 """The help of `--set` in commands that use a trained agent."""
 
 
+def add_count(parser: argparse.ArgumentParser, name: str, text: str, *, default: int | None = None) -> None:
+    """Adds an option that takes a whole number above 0, with a help text."""
+    parser.add_argument(name, type=count, default=default, metavar="N", help=text)
+
+
 def add_set(parser: argparse.ArgumentParser, text: str) -> None:
     """Adds the option `--set FIELD=VALUE`, which can be repeated, with a help text."""
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help=text)

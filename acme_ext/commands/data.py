@@ -18,9 +18,7 @@ def add(commands: Any) -> None:
     )
     record.add_argument("run", metavar="RUN", help="a run directory, or one of its checkpoints")
     record.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder of the data")
-    record.add_argument(
-        "--steps", type=common.count, default=50_000, metavar="N", help="minimum number of steps (%(default)s)"
-    )
+    common.add_count(record, "--steps", "minimum number of steps (%(default)s)", default=50_000)
     record.add_argument(
         "--policy",
         choices=("evaluation", "training", "random"),
@@ -29,9 +27,7 @@ def add(commands: Any) -> None:
     )
     common.add_set(record, common.ACTING)
     record.add_argument("--best", action="store_true", help="use the parameters of the run's best evaluation")
-    record.add_argument(
-        "--num-envs", type=common.count, default=8, metavar="N", help="environments stepped in parallel (%(default)s)"
-    )
+    common.add_count(record, "--num-envs", "environments stepped in parallel (%(default)s)", default=8)
     record.add_argument("--seed", type=int, default=0, metavar="N", help="random seed of the data (%(default)s)")
     record.set_defaults(command=_record)
 

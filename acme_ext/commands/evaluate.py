@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
         "evaluate", help="evaluate the agent of a run", description="Evaluate a run's agent."
     )
     evaluate.add_argument("run", metavar="RUN", help="a run directory, or one of its checkpoints")
-    evaluate.add_argument("--episodes", type=common.count, metavar="N", help="(as in the run's final evaluation)")
+    common.add_count(evaluate, "--episodes", "(as in the run's final evaluation)")
     common.add_set(evaluate, common.ACTING)
     common.add_env_set(
         evaluate, "replace an option of the run's environment, such as opponent=mcts:100 or opponent=RUN"
@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
         help="evaluate the parameters of the run's best evaluation, with other seeds than that evaluation",
     )
     evaluate.add_argument("--video", metavar="FILE", help="also record a video of additional episodes, .mp4 or .gif")
-    evaluate.add_argument("--video-episodes", type=common.count, metavar="N", help="episodes in the video (3)")
+    common.add_count(evaluate, "--video-episodes", "episodes in the video (3)")
     evaluate.set_defaults(command=_evaluate)
 
 

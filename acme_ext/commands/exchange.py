@@ -111,6 +111,12 @@ def _needed(module: str, why: str) -> Any:
     return importlib.import_module(module)
 
 
+def _ends(episode: Episode) -> tuple[np.ndarray, np.ndarray]:
+    """Returns whether each of an episode's T steps was its termination, and whether it was its truncation."""
+    ended = np.arange(1, episode.steps + 1) == episode.steps
+    return ended & (episode.discount[1:] == 0), ended & (episode.discount[1:] != 0)
+
+
 # Minari ------------------------------------------------------------------------------------------------------------
 
 
@@ -121,16 +127,14 @@ def _write_minari(folder: Folder, units: _Units, name: str) -> str:
             raise UsageError("Minari would store these images as JPEG, which changes them: use the folder itself.")
     buffers = []
     for episode in folder.episodes():
-        ended = np.zeros(episode.steps, bool)
-        ended[-1] = True
-        terminal = ended & (episode.discount[1:] == 0)
+        terminal, truncated = _ends(episode)
         buffers.append(
             minari.data_collector.EpisodeBuffer(
                 observations=episode.observation,
                 actions=units.out(episode.action[:-1]),
                 rewards=episode.reward[1:].tolist(),
                 terminations=terminal.tolist(),
-                truncations=(ended & ~terminal).tolist(),
+                truncations=truncated.tolist(),
                 infos={},
             )
         )
@@ -205,15 +209,13 @@ def _write_d4rl(folder: Folder, units: _Units, path: Path) -> str:
         raise UsageError(f"{path} is not a name for a D4RL file: it must end in .hdf5.")
     columns: dict[str, list[np.ndarray]] = {name: [] for name in (*_NAMES, "timeouts", "next_observations")}
     for episode in folder.episodes():
-        ended = np.zeros(episode.steps, bool)
-        ended[-1] = True
-        terminal = ended & (episode.discount[1:] == 0)
+        terminal, truncated = _ends(episode)
         columns["observations"].append(episode.observation[:-1])
         columns["next_observations"].append(episode.observation[1:])
         columns["actions"].append(units.out(episode.action[:-1]))
         columns["rewards"].append(episode.reward[1:])
         columns["terminals"].append(terminal)
-        columns["timeouts"].append(ended & ~terminal)
+        columns["timeouts"].append(truncated)
     files.make_writable_folder(path.parent)
     with files.replacing(path) as temporary, h5py.File(temporary, "w") as file:
         for name, parts in columns.items():

@@ -25,23 +25,14 @@ def add(commands: Any) -> None:
         metavar="ENVIRONMENT",
         help="FAMILY:NAME, such as gym:CartPole-v1, or py:MODULE:FUNCTION; data:FOLDER learns only from recorded data",
     )
-    train.add_argument(
-        "--steps",
-        type=common.count,
-        default=50_000,
-        metavar="N",
-        help="environment steps; learner steps for data:FOLDER (%(default)s)",
-    )
+    common.add_count(train, "--steps", "environment steps; learner steps for data:FOLDER (%(default)s)", default=50_000)
     train.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (%(default)s)")
-    train.add_argument(
-        "--num-envs", type=common.count, default=1, metavar="N", help="environments per actor (%(default)s)"
-    )
-    train.add_argument(
+    common.add_count(train, "--num-envs", "environments per actor (%(default)s)", default=1)
+    common.add_count(
+        train,
         "--devices",
-        type=common.count,
+        "devices to split the learner's batch over; a compiled run also splits its environments (%(default)s)",
         default=1,
-        metavar="N",
-        help="devices to split the learner's batch over; a compiled run also splits its environments (%(default)s)",
     )
     common.add_set(train, "a setting of the agent, such as learning_rate=1e-3, replay.n_step=5 or torso=MODULE:NAME")
     train.add_argument(
@@ -56,12 +47,7 @@ def add(commands: Any) -> None:
         metavar="N",
         help=f"steps between evaluations; 0: evaluate only at the end ({Evaluation.every})",
     )
-    train.add_argument(
-        "--eval-episodes",
-        type=common.count,
-        metavar="N",
-        help=f"episodes of the final evaluation ({Evaluation.final_episodes})",
-    )
+    common.add_count(train, "--eval-episodes", f"episodes of the final evaluation ({Evaluation.final_episodes})")
     train.add_argument(
         "--checkpoint-every",
         type=float,
@@ -99,11 +85,8 @@ def add(commands: Any) -> None:
         metavar="DIR",
         help="also learn from the recorded data in DIR; with DIR?best=SHARE, only from its best episodes",
     )
-    train.add_argument(
-        "--snapshot-every",
-        type=common.count,
-        metavar="N",
-        help="export the policy every N steps to snapshots/STEP in the run directory",
+    common.add_count(
+        train, "--snapshot-every", "export the policy every N steps to snapshots/STEP in the run directory"
     )
     train.add_argument("--skip-damaged", action="store_true", help="skip damaged parts of recorded data")
     train.add_argument("--quiet", action="store_true", help="show no progress line")

@@ -11,29 +11,22 @@ from acme_ext.commands import common
 from acme_ext.errors import UsageError
 from acme_ext.utils import availability
 
-_FIELDS = {
-    "actors": "actors",
-    "replay_shards": "replay_shards",
-    "evaluators": "evaluators",
-    "accelerated": "accelerated",
-    "inference": "inference",
-    "inference_servers": "inference_servers",
-    "experience": "experience",
-    "resources": "resources",
-    "restart": "restarts",
-    "open_ports": "private",
-    "ray_address": "address",
-    "ray_wait": "wait_s",
-    "runtime_env_json": "runtime_env",
-    "seeds": "seeds",
-    "profile": "profile",
+_NAMES = {
+    "restarts": "restart",
+    "private": "open-ports",
+    "address": "ray-address",
+    "wait_s": "ray-wait",
+    "runtime_env": "runtime-env-json",
 }
-"""The fields of placements, by the options that set them."""
+"""The options that set fields of placements with other names."""
+
+
+_OF_RAY = ("address", "wait_s", "runtime_env")
 
 
 def add_options(train: argparse.ArgumentParser) -> None:
     """Adds the options of programs and compiled runs."""
-    train.add_argument("--actors", type=common.count, metavar="N", help="run as a program with N actors")
+    common.add_count(train, "--actors", "run as a program with N actors")
     train.add_argument(
         "--on",
         choices=("processes", "threads", "ray", "compiled"),
@@ -41,20 +34,24 @@ def add_options(train: argparse.ArgumentParser) -> None:
         "--actors 1, or no actors for recorded data. Or compiled: run environments written in JAX, acting, replay and "
         "learning as one compiled program",
     )
-    train.add_argument(
-        "--seeds", type=common.count, metavar="N", help="for a compiled run: run N seeds at once, starting from --seed"
-    )
+    common.add_count(train, "--seeds", "for a compiled run: run N seeds at once, starting from --seed")
     train.add_argument(
         "--ray-address",
+        dest="address",
         metavar="ADDRESS",
         help="the address of a Ray cluster that this machine belongs to, or auto; local starts Ray for this run (the "
         "variable RAY_ADDRESS, or local)",
     )
     train.add_argument(
-        "--ray-wait", type=float, metavar="S", help="seconds to wait for the cluster to have room for all nodes"
+        "--ray-wait",
+        dest="wait_s",
+        type=float,
+        metavar="S",
+        help="seconds to wait for the cluster to have room for all nodes",
     )
     train.add_argument(
         "--runtime-env-json",
+        dest="runtime_env",
         type=_object,
         metavar="JSON",
         help="Ray's runtime environment for the program's processes on every host, as for `ray job submit`",
@@ -65,10 +62,11 @@ def add_options(train: argparse.ArgumentParser) -> None:
         metavar="NODES=NAME:N[,...]",
         help="the resources of each node of a kind in a program, such as learner=GPU:1,CPU:4; on Ray, also custom ones",
     )
-    train.add_argument("--replay-shards", type=common.count, metavar="N", help="replay servers of a program (1)")
-    train.add_argument("--evaluators", type=common.count, metavar="N", help="evaluators of a program (1)")
+    common.add_count(train, "--replay-shards", "replay servers of a program (1)")
+    common.add_count(train, "--evaluators", "evaluators of a program (1)")
     train.add_argument(
         "--accelerated",
+        type=_names,
         metavar="NODES",
         help="the nodes of a program that can use GPUs: learner, inference, evaluator, actor (learner,inference)",
     )
@@ -77,11 +75,10 @@ def add_options(train: argparse.ArgumentParser) -> None:
         choices=("actor", "server"),
         help="where a program applies the policy: in each actor, or in inference servers (actor)",
     )
-    train.add_argument(
+    common.add_count(
+        train,
         "--inference-servers",
-        type=common.count,
-        metavar="N",
-        help="with --inference server: the number of servers, among which the actors are divided (1)",
+        "with --inference server: the number of servers, among which the actors are divided (1)",
     )
     train.add_argument(
         "--experience",
@@ -90,13 +87,15 @@ def add_options(train: argparse.ArgumentParser) -> None:
     )
     train.add_argument(
         "--restart",
+        dest="restarts",
         type=int,
         metavar="N",
         help="how often per hour nodes that die, or the whole program, are restarted (0)",
     )
     train.add_argument(
         "--open-ports",
-        action="store_true",
+        dest="private",
+        action="store_false",
         default=None,
         help="make a program's ports reachable from the network; anyone who can reach them can run code",
     )
@@ -104,9 +103,7 @@ def add_options(train: argparse.ArgumentParser) -> None:
 
 def is_program(options: argparse.Namespace) -> bool:
     """Returns whether a run is a program."""
-    for_ray = options.resources or any(
-        option is not None for option in (options.ray_address, options.ray_wait, options.runtime_env_json)
-    )
+    for_ray = options.resources or any(getattr(options, name) is not None for name in _OF_RAY)
     return options.on != "compiled" and bool(options.actors or options.on or for_ray)
 
 
@@ -148,32 +145,30 @@ def placement_of(options: argparse.Namespace) -> Any:
                 "a run on recorded data has no actors: leave out --actors; --on processes makes it a program of a "
                 "learner and evaluators."
             )
-    fields = {field.name for field in dataclasses.fields(kind)}
-    given = {name: value for name in _FIELDS if (value := getattr(options, name)) is not None}
-    for name in given:
-        if _FIELDS[name] not in fields:
-            raise UsageError(f"--{name.replace('_', '-')} {_why_not(name, options.on, kind is placement.InProcess)}")
-    values = {_FIELDS[name]: value for name, value in given.items()}
-    if "accelerated" in values:
-        values["accelerated"] = tuple(name.strip() for name in values["accelerated"].split(",") if name.strip())
+    kinds = (*placement.PROGRAMS.values(), placement.Compiled, placement.InProcess)
+    names = dict.fromkeys(field.name for each in kinds for field in dataclasses.fields(each))
+    values = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    known = {field.name for field in dataclasses.fields(kind)}
+    for name in values:
+        if name not in known:
+            option = _NAMES.get(name, name.replace("_", "-"))
+            raise UsageError(f"--{option} {_why_not(name, options.on, kind is placement.InProcess)}")
     if "resources" in values:
         values["resources"] = parse_amounts(values["resources"])
-    if "private" in values:
-        values["private"] = not values["private"]
     if issubclass(kind, placement.Program):
-        values = {"actors": 0 if recorded else 1, "grace_s": options.grace_s, **values}
+        values = {"actors": 0 if recorded else 1, **values}
     return kind(**values)
 
 
-def _why_not(option: str, on: str | None, in_process: bool) -> str:
-    """Returns in words why an option can't be used where a run is executed."""
-    if option == "seeds":
+def _why_not(field: str, on: str | None, in_process: bool) -> str:
+    """Returns in words why the option of a field can't be used where a run is executed."""
+    if field == "seeds":
         return "is only for compiled runs: add --on compiled, or give one seed (--seed)."
-    if option == "profile":
+    if field == "profile":
         return "is only for runs in one process: leave out the options of programs."
     if in_process:
         return "is only for programs: add --actors N or --on processes."
-    if option in ("ray_address", "ray_wait", "runtime_env_json"):
+    if field in _OF_RAY:
         return "is only for programs on Ray: add --on ray."
     reason = {
         "compiled": "a compiled run has no nodes, and its replay is on the device",
@@ -199,8 +194,12 @@ def started_ahead(options: argparse.Namespace) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         if options.on in (None, "processes"):
-            stack.enter_context(launcher.prestart("local", private=not options.open_ports))
+            stack.enter_context(launcher.prestart("local", private=options.private is not False))
         yield
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -20,9 +20,9 @@ def add(commands: Any) -> None:
     )
     tune.add_argument("agent", metavar="AGENT", help="as for `acme-ext train`")
     tune.add_argument("environment", metavar="ENVIRONMENT", help="as for `acme-ext train`, including data:FOLDER")
-    tune.add_argument("--trials", type=common.count, default=30, metavar="N", help="trials in total (%(default)s)")
-    tune.add_argument("--jobs", type=common.count, default=1, metavar="N", help="trials in parallel (%(default)s)")
-    tune.add_argument("--steps", type=common.count, default=50_000, metavar="N", help="steps of each run (%(default)s)")
+    common.add_count(tune, "--trials", "trials in total (%(default)s)", default=30)
+    common.add_count(tune, "--jobs", "trials in parallel (%(default)s)", default=1)
+    common.add_count(tune, "--steps", "steps of each run (%(default)s)", default=50_000)
     tune.add_argument(
         "--space",
         action="append",
@@ -33,20 +33,14 @@ def add(commands: Any) -> None:
     )
     common.add_set(tune, "a setting of all trials")
     common.add_env_set(tune)
-    tune.add_argument(
-        "--num-envs", type=common.count, default=1, metavar="N", help="environments of each run (%(default)s)"
-    )
+    common.add_count(tune, "--num-envs", "environments of each run (%(default)s)", default=1)
     tune.add_argument("--eval-every", type=int, metavar="N", help="steps between evaluations (a tenth of the steps)")
-    tune.add_argument("--eval-episodes", type=common.count, metavar="N", help="episodes of the final evaluation")
+    common.add_count(tune, "--eval-episodes", "episodes of the final evaluation")
     tune.add_argument(
         "--seed", type=int, default=100, metavar="N", help="seed of the first trial; then counted up (%(default)s)"
     )
-    tune.add_argument(
-        "--best", type=common.count, default=3, metavar="N", help="number of settings to train again (%(default)s)"
-    )
-    tune.add_argument(
-        "--seeds", type=common.count, default=5, metavar="N", help="seeds for training them again (%(default)s)"
-    )
+    common.add_count(tune, "--best", "number of settings to train again (%(default)s)", default=3)
+    common.add_count(tune, "--seeds", "seeds for training them again (%(default)s)", default=5)
     tune.add_argument(
         "--beside",
         nargs="*",

@@ -129,6 +129,14 @@ def new_figure(width: float, height: float, *, dpi: int = 150) -> "Figure":
     return Figure(figsize=(width, height), dpi=dpi, layout="constrained")
 
 
+def add_grid(axes: "Axes") -> None:
+    """Gives axes a pale grid, small ticks, and lines only on the left and at the bottom."""
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(color="#777777", labelsize=9)
+
+
 def save(figure: "Figure", out: Path) -> Path:
     """Writes a figure in the format of the path's ending, and returns the path; raises UsageError if it can't."""
     files.make_writable_folder(out.parent)
@@ -292,11 +300,8 @@ def _dress(axes: "Axes", opened: Mapping[str, Sequence[RunDirectory]], x: str, n
     axes.set_ylabel("episode return")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.margins(x=0.02)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    add_grid(axes)
     axes.spines[["left", "bottom"]].set_color("#777777")
-    axes.tick_params(color="#777777", labelsize=9)
     if note:
         axes.annotate(note, (1.0, -0.15), xycoords="axes fraction", ha="right", va="top", fontsize=7, color="#666666")
 

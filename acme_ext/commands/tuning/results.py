@@ -105,15 +105,6 @@ def _retrained(each: Retrained) -> dict[str, Any]:
     }
 
 
-def _dressed(figure: Any) -> Any:
-    axes = figure.add_subplot()
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(color="#777777", labelsize=9)
-    return axes
-
-
 def _draw_history(study: Study) -> Any:
     """Draws the return of each trial, or the last return of a trial that was stopped early, and the best so far."""
     points: dict[str, list[tuple[int, float]]] = {}
@@ -125,7 +116,8 @@ def _draw_history(study: Study) -> Any:
     if not points:
         return None
     figure = plots.new_figure(6.8, 4.0)
-    axes = _dressed(figure)
+    axes = figure.add_subplot()
+    plots.add_grid(axes)
     words = {"COMPLETE": "to its end", "PRUNED": "ended early: its last evaluation", "FAIL": "failed: likewise"}
     for name in [name for name in words if name in points]:
         numbers, values = zip(*points[name], strict=True)
@@ -145,7 +137,8 @@ def _draw_shares(shares: dict[str, float]) -> Any:
     if not shares:
         return None
     figure = plots.new_figure(6.8, 1.2 + 0.3 * len(shares))
-    axes = _dressed(figure)
+    axes: Any = figure.add_subplot()
+    plots.add_grid(axes)
     names = list(shares)[::-1]
     axes.barh(names, [shares[name] for name in names], color=_COLOURS["COMPLETE"])
     axes.set_xlabel("share of the difference between good and other trials (PED-ANOVA)")
