@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -248,9 +249,7 @@ class _Graph:
         return self.cast(x[0], dtype)
 
     def _broadcast(self, x, before, after, shape, dims):
-        middle = [1] * len(shape)
-        for axis, dim in enumerate(dims):
-            middle[dim] = before[0].shape[axis]
+        middle = standalone.spread(before[0].shape, dims, len(shape))
         return self.op("Expand", self.shaped(x[0], middle), self.constant(np.array(shape, np.int64)))
 
     def _reshape(self, x, before, after, shape):
@@ -291,20 +290,14 @@ class _Graph:
         return self.op("Pad", x[0], self.constant(np.array(pads, np.int64)), x[1])
 
     def _dot(self, x, before, after, contract, batch):
-        (of_a, of_b), (batch_a, batch_b) = contract, batch
+        (of_a, of_b), (batch_a, _) = contract, batch
         a, b = before
         if not batch_a and len(of_a) == 1 and a.ndim == b.ndim == 2:
             first = x[0] if of_a[0] == 1 else self.op("Transpose", x[0], perm=[1, 0])
             return self.op("MatMul", first, x[1] if of_b[0] == 0 else self.op("Transpose", x[1], perm=[1, 0]))
-        letters = iter("abcdefghijklmnopqrstuvwxyz")
-        named_a, named_b = [next(letters) for _ in a.shape], [next(letters) for _ in b.shape]
-        for i, j in [*zip(of_a, of_b, strict=True), *zip(batch_a, batch_b, strict=True)]:
-            named_b[j] = named_a[i]
-        out = [named_a[i] for i in batch_a]
-        out += [letter for i, letter in enumerate(named_a) if i not in of_a and i not in batch_a]
-        out += [letter for j, letter in enumerate(named_b) if j not in of_b and j not in batch_b]
-        equation = f"{''.join(named_a)},{''.join(named_b)}->{''.join(out)}"
-        return self.op("Einsum", *x, equation=equation)
+        numbers = standalone.subscripts(a, b, contract, batch)
+        named_a, named_b, out = ("".join(string.ascii_lowercase[n] for n in each) for each in numbers)
+        return self.op("Einsum", *x, equation=f"{named_a},{named_b}->{out}")
 
     def _conv(self, x, before, after, strides, padding, dilation, lhs, rhs, into):
         value = self.op("Transpose", x[0], perm=lhs)
@@ -336,21 +329,15 @@ class _Graph:
         kept, around = iter(offset), before[1].shape[:-1]
         indices, there, positions = self.cast(x[1], np.int64), [], []
 
-        def along(counts: Sequence[int], axes: Sequence[int]) -> list[int]:
-            full = [1] * len(shape)
-            for axis, count in zip(axes, counts, strict=True):
-                full[axis] = count
-            return full
-
         def counted(count: int, axis: int) -> str:
-            return self.constant(np.arange(count).reshape(along([count], [axis])))
+            return self.constant(np.arange(count).reshape(standalone.spread([count], [axis], len(shape))))
 
         for dim, whole in enumerate(before[0].shape):
             position = self.constant(np.zeros([1] * len(shape), np.int64))
             if dim in index_map:
                 at = index_map.index(dim)
                 start = self._cut(indices, [at], [at + 1], [len(around)], [1])
-                start = self.shaped(start, along(around, places))
+                start = self.shaped(start, standalone.spread(around, places, len(shape)))
                 zero, last = self.constant(np.int64(0)), self.constant(np.int64(whole - sizes[dim]))
                 there += [self.op("GreaterOrEqual", start, zero), self.op("LessOrEqual", start, last)]
                 position = self.op("Min", self.op("Max", start, zero), last)

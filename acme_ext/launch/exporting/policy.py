@@ -135,11 +135,16 @@ def _divide(a, b):
     return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))  # rounds towards zero
 
 
+def spread(sizes, axes, rank):
+    """A shape of `rank` axes, with these sizes at `axes` and 1 elsewhere."""
+    shape = [1] * rank
+    for axis, size in zip(axes, sizes):
+        shape[axis] = size
+    return shape
+
+
 def _broadcast(x, shape, dims):
-    middle = [1] * len(shape)
-    for axis, dim in enumerate(dims):
-        middle[dim] = x.shape[axis]
-    return np.broadcast_to(x.reshape(middle), shape)
+    return np.broadcast_to(x.reshape(spread(x.shape, dims, len(shape))), shape)
 
 
 def _slice(x, start, limit, strides):
@@ -160,17 +165,23 @@ def _pad(x, value, config):
     return x
 
 
-def _dot(a, b, contract, batch):
+def subscripts(a, b, contract, batch):
+    """The subscripts of `np.einsum` for a product: of `a`, of `b` and of the output, as numbers."""
     (ca, cb), (ba, bb) = contract, batch
-    if not ba and len(ca) == 1 and a.ndim == b.ndim == 2:
-        return (a if ca[0] == 1 else a.T) @ (b if cb[0] == 0 else b.T)
-    letters = iter(range(100))
-    of_a, of_b = [next(letters) for _ in a.shape], [next(letters) for _ in b.shape]
+    of_a, of_b = list(range(a.ndim)), list(range(a.ndim, a.ndim + b.ndim))
     for i, j in [*zip(ca, cb), *zip(ba, bb)]:
         of_b[j] = of_a[i]
     out = [of_a[i] for i in ba]
     out += [x for i, x in enumerate(of_a) if i not in ca and i not in ba]
     out += [x for j, x in enumerate(of_b) if j not in cb and j not in bb]
+    return of_a, of_b, out
+
+
+def _dot(a, b, contract, batch):
+    (ca, cb), (ba, _) = contract, batch
+    if not ba and len(ca) == 1 and a.ndim == b.ndim == 2:
+        return (a if ca[0] == 1 else a.T) @ (b if cb[0] == 0 else b.T)
+    of_a, of_b, out = subscripts(a, b, contract, batch)
     return np.einsum(a, of_a, b, of_b, out)
 
 
@@ -211,10 +222,7 @@ def _gather(x, indices, offset, collapsed, index_map, batching, index_batching, 
     around = indices.shape[:-1]
 
     def along(values, axes):
-        full = [1] * len(shape)
-        for axis, count in zip(axes, values.shape):
-            full[axis] = count
-        return values.reshape(full)
+        return values.reshape(spread(values.shape, axes, len(shape)))
 
     for dim, size in enumerate(x.shape):
         if dim in index_map:
