@@ -173,31 +173,24 @@ class _Kernel:
 
     def __init__(self, python: pathlib.Path):
         import zmq
-        from jupyter_client.connect import write_connection_file
+        from jupyter_client.client import KernelClient
         from jupyter_client.session import Session
 
         self._session = Session(key=secrets.token_hex(32).encode())
         self._context = zmq.Context()
-        self._sockets = {
-            "shell": self._context.socket(zmq.DEALER),
-            "iopub": self._context.socket(zmq.SUB),
-            "stdin": self._context.socket(zmq.DEALER),
-            "control": self._context.socket(zmq.DEALER),
-        }
         self._poller = zmq.Poller()
-        for name, socket in self._sockets.items():
-            socket.linger = 0
-            if name != "control":
-                self._poller.register(socket, zmq.POLLIN)
-            if name == "iopub":
-                socket.subscribe(b"")
-            else:
-                socket.identity = self._session.bsession
         # The folder holds the key, so only this user can read it. It is not needed once both sides are connected.
         with tempfile.TemporaryDirectory(prefix="acme_ext-") as folder:
             file, path = os.path.join(folder, "kernel.json"), os.path.join(folder, "k")
-            _, info = write_connection_file(file, ip=path, key=self._session.key, transport="ipc")
-            ports: dict[str, Any] = dict(info)
+            client: Any = KernelClient(
+                connection_file=file, transport="ipc", ip=path, session=self._session, context=self._context
+            )
+            client.write_connection_file()
+            own = self._session.bsession
+            self._sockets = {"iopub": client.connect_iopub(), "shell": client.connect_shell(own)}
+            self._sockets |= {"stdin": client.connect_stdin(own), "control": client.connect_control(own)}
+            for name in ("iopub", "shell", "stdin"):
+                self._poller.register(self._sockets[name], zmq.POLLIN)
             log = pathlib.Path(folder, "log")
             with log.open("wb") as out:
                 # In a new session, so that an interrupt reaches the kernel only once, through `run`.
@@ -210,8 +203,6 @@ class _Kernel:
                     env=_variables(python),
                 )
             try:
-                for name, socket in self._sockets.items():
-                    socket.connect(f"ipc://{path}-{ports[f'{name}_port']}")
                 self._wait_for_start()
             except BaseException as error:
                 self.close()
