@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import dm_env
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from acme_ext.config.types import NonNegativeInt
@@ -22,6 +24,8 @@ from acme_ext.envs.single import Unbatched
 from acme_ext.errors import RunError, UsageError
 from acme_ext.specs import ACTION_MASK, PLAYER, STATE
 from acme_ext.types import FIRST, LAST, MID, Array, Tree
+from acme_ext.utils import compiling
+from acme_ext.utils.trees import select
 
 _MOST_DRAWS = 100  # of a game whose random opening ends it
 
@@ -67,12 +71,6 @@ class _Fetched(NamedTuple):
 @functools.cache
 def _compiled(game: str, packs: bool) -> tuple[Callable, Callable]:
     """Returns the compiled functions that start and step a batch of games."""
-    import jax
-    import jax.numpy as jnp
-
-    from acme_ext.utils import compiling
-    from acme_ext.utils.trees import select
-
     rules = rules_of(game)
 
     def look(states: Any) -> tuple:
@@ -129,8 +127,6 @@ class BoardEnvironment(StatedSpecs, BatchedEnvironment):
         self._both = self_play and not evaluation
         self._fields = {PLAYER: self_play, STATE: game_state}
         self._opening_moves = opening_moves
-        import jax
-
         self._device = jax.devices("cpu")[0]
         with jax.default_device(self._device):
             self._observation_spec, self._action_spec = specs_of(game, self_play, game_state)
@@ -198,8 +194,6 @@ class BoardEnvironment(StatedSpecs, BatchedEnvironment):
 
     def _begin_games(self, rows: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
         """Starts new games in some rows, with random openings."""
-        import jax
-
         keys = np.array([draw.integers(2**31) for draw in draws], np.uint32)
         with jax.default_device(self._device):
             self._keep(self._begin(self._states, rows, keys))
@@ -217,8 +211,6 @@ class BoardEnvironment(StatedSpecs, BatchedEnvironment):
 
     def _answer(self, rows: np.ndarray) -> np.ndarray:
         """Plays the opponent's moves in the rows where it is to move; returns the agent's rewards `[B]` from them."""
-        import jax
-
         total = np.zeros(self.num_envs, np.float32)
         if self._opponents is None:
             return total
@@ -244,8 +236,6 @@ class BoardEnvironment(StatedSpecs, BatchedEnvironment):
             )
 
     def _move(self, rows: np.ndarray, actions: Any) -> None:
-        import jax
-
         actions = np.where(rows, actions, 0).astype(np.int32)
         for row in np.nonzero(rows)[0]:
             self.histories[row].append(int(actions[row]))

@@ -3,6 +3,8 @@
 import functools
 from typing import Any, cast
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
@@ -20,8 +22,6 @@ class Rules:
         import pgx
 
         self.game, self._env = game, pgx.make(cast(Any, game))
-        import jax
-
         example = jax.eval_shape(self._env.init, jax.random.PRNGKey(0))
         self._leaves, self._structure = jax.tree.flatten(example)
         self.planes, self.num_actions = example.observation, example.legal_action_mask.shape[0]
@@ -37,8 +37,6 @@ class Rules:
 
     def pack(self, state: Any) -> Array:
         """Returns a state as bytes `[nbytes]`."""
-        import jax
-        import jax.numpy as jnp
 
         def flat(leaf: Array) -> Array:
             leaf = leaf.astype(jnp.uint8) if leaf.dtype == jnp.bool_ else leaf
@@ -48,9 +46,6 @@ class Rules:
 
     def unpack(self, packed: Array) -> Any:
         """Returns the state of bytes `[nbytes]`."""
-        import jax
-        import jax.numpy as jnp
-
         leaves, start = [], 0
         for leaf in self._leaves:
             size = leaf.dtype.itemsize
@@ -68,8 +63,6 @@ class Rules:
 @functools.cache
 def rules_of(game: str) -> Rules:
     """Returns the rules of a game; imports pgx, which starts JAX."""
-    import jax
-
     # pgx creates arrays when it is imported, and the first call of this function may be inside a traced function.
     with jax.ensure_compile_time_eval():
         return Rules(game)
