@@ -69,13 +69,12 @@ def write_report(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike
     groups = plots.group_runs(paths)
     everything = [run for members in groups.values() for run in members]
     x = plots.usual_x(everything)
-    title = (
-        " and ".join(dict.fromkeys(_name(run) for run in everything)) if len(groups) == 1 else f"{len(groups)} settings"
-    )
+    names = dict.fromkeys(_name(run) for run in everything)
+    title = " and ".join(names) if len(groups) == 1 else f"{len(groups)} settings"
     made = datetime.datetime.now().astimezone()
     body = [
         f"<h1>{html.escape(title)}</h1>",
-        f"<p>{len(everything)} run{'s' * (len(everything) > 1)}, of {html.escape(_common(everything))}; the page is of "
+        f"<p>{len(everything)} run{'s' * (len(everything) > 1)}, of {html.escape(', '.join(names))}; the page is of "
         f"{made:%Y-%m-%d %H:%M %Z}.</p>",
         "<h2>Last evaluation</h2>",
         "<p>Std, least and greatest are of the runs' means, or for a single run of its episodes.</p>",
@@ -103,10 +102,6 @@ def write_report(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike
 def _name(run: RunDirectory) -> str:
     config = run.read_config()
     return f"{display_name(config['agent'])} on {display_name(config['environment'])}"
-
-
-def _common(runs: Sequence[RunDirectory]) -> str:
-    return ", ".join(dict.fromkeys(_name(run) for run in runs))
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -78,7 +78,7 @@ def screen(rundir: RunDirectory, width: int = 80, *, braille: bool = True) -> li
     lines += ["", f"steps       {', '.join(parts)}"]
     if len(learner.get("learner_steps", ())):
         rate = _rate(learner, "learner_steps") if is_live(rundir) else None
-        metrics = [f"{name} {_last(values)}" for name, values in learner.items() if name not in _NOT_SHOWN]
+        metrics = [f"{name} {values[-1]:.4g}" for name, values in learner.items() if name not in _NOT_SHOWN]
         said = f"{int(learner['learner_steps'][-1]):,} steps" + (f", {rate:,.0f}/s" if rate else "")
         lines += _wrapped("learner     ", [said, *metrics], width)
     if len(actor.get("episode_return", ())):
@@ -156,10 +156,6 @@ def _rate(log: Mapping[str, np.ndarray], column: str) -> float | None:
     first = min(first, len(seconds) - 2)
     elapsed = float(seconds[-1] - seconds[first])
     return float(steps[-1] - steps[first]) / elapsed if elapsed > 0 and steps[-1] > steps[first] else None
-
-
-def _last(values: np.ndarray) -> str:
-    return f"{values[-1]:.4g}"
 
 
 def _wrapped(head: str, parts: list[str], width: int) -> list[str]:

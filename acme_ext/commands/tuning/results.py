@@ -116,7 +116,7 @@ def _draw_history(study: Study) -> Any:
     if not points:
         return None
     figure = plots.new_figure(6.8, 4.0)
-    axes = figure.add_subplot()
+    axes: Any = figure.add_subplot()
     plots.add_grid(axes)
     words = {"COMPLETE": "to its end", "PRUNED": "ended early: its last evaluation", "FAIL": "failed: likewise"}
     for name in [name for name in words if name in points]:
