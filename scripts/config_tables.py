@@ -22,7 +22,7 @@ _SETTING = re.compile(r"( +)(\w+)=(.*?)(?:  # (.*))?")
 _START = "## The config\n"
 _LINKS = {
     "random_shift": "../own-network.md#random-shifts-of-images",
-    "replay.rows_per_item": "../architecture.md#blocks-of-rows",
+    "replay.rows_per_item": "../design-notes.md#blocks-of-rows",
 }
 """Where the documentation says more of a field."""
 

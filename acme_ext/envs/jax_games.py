@@ -1,19 +1,16 @@
 """Environments written in JAX, `jax:NAME`, from Gymnax and Pgx, as `FunctionalEnvironment`s.
 
-They run in compiled programs (`launch.engines.compiled`), and with `functional.FunctionalBatch` in all other runs.
+They run in compiled programs (`launch.Compiled`), and with `functional.FunctionalBatch` in all other runs.
 """
 
 import functools
 from collections.abc import Collection
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
 from acme_ext.envs.backend import FunctionalBackend
-from acme_ext.envs.base import StatedSpecs
 from acme_ext.envs.functional import NEVER, FunctionalEnvironment, Moved, Timed, strong
 from acme_ext.types import Array, Tree
 
@@ -48,7 +45,7 @@ def functional(name: str) -> FunctionalEnvironment:
     return GymnaxEnvironment(GYMNAX[name]) if name in GYMNAX else MinAtarGame(PGX[name])
 
 
-class GymnaxEnvironment(StatedSpecs, FunctionalEnvironment):
+class GymnaxEnvironment(FunctionalEnvironment):
     """A Gymnax environment whose time limit truncates; in Gymnax itself, the limit is a termination.
 
     Args:
@@ -57,6 +54,7 @@ class GymnaxEnvironment(StatedSpecs, FunctionalEnvironment):
 
     def __init__(self, name: str):
         import gymnax
+        import jax
 
         made: Any = gymnax.make(name)
         self._environment, params = made
@@ -72,6 +70,8 @@ class GymnaxEnvironment(StatedSpecs, FunctionalEnvironment):
             self._action_spec = _array_spec(actions, actions.shape, np.float32, "action")
 
     def begin(self, key: Array) -> tuple[Tree, Tree]:
+        import jax.numpy as jnp
+
         observation, state = self._environment.reset_env(key, self._params)
         return Timed(strong(state), jnp.int32(0)), observation
 
@@ -80,8 +80,14 @@ class GymnaxEnvironment(StatedSpecs, FunctionalEnvironment):
         (observation, inner, reward, terminated, _), time = moved, state.time + 1
         return Moved(Timed(strong(inner), time), observation, reward, terminated, time >= self._limit)
 
+    def observation_spec(self) -> Tree:
+        return self._observation_spec
 
-class MinAtarGame(StatedSpecs, FunctionalEnvironment):
+    def action_spec(self) -> specs.Array:
+        return self._action_spec
+
+
+class MinAtarGame(FunctionalEnvironment):
     """One of Pgx's MinAtar games, with the sticky actions (Young and Tian 2019) and the time limit of `minatar:`.
 
     It has only the actions that have an effect in the game, as with `minimal_action_set` of `minatar:`.
@@ -93,6 +99,7 @@ class MinAtarGame(StatedSpecs, FunctionalEnvironment):
     limit = 10_000  # steps
 
     def __init__(self, game: str):
+        import jax
         import pgx
 
         self._environment: Any = pgx.make(f"minatar-{game}")  # type: ignore[arg-type]
@@ -101,12 +108,20 @@ class MinAtarGame(StatedSpecs, FunctionalEnvironment):
         self._action_spec = specs.DiscreteArray(state.legal_action_mask.shape[0], np.int32, "action")
 
     def begin(self, key: Array) -> tuple[Tree, Tree]:
+        import jax.numpy as jnp
+
         state = self._environment.init(key)
         return Timed(state, jnp.int32(0)), state.observation
 
     def move(self, key: Array, state: Tree, action: Array) -> Moved:
         inner, time = self._environment.step(state.inner, action, key), state.time + 1
         return Moved(Timed(inner, time), inner.observation, inner.rewards[0], inner.terminated, time >= self.limit)
+
+    def observation_spec(self) -> Tree:
+        return self._observation_spec
+
+    def action_spec(self) -> specs.Array:
+        return self._action_spec
 
 
 def _array_spec(space: Any, shape: tuple[int, ...], dtype: Any, name: str) -> specs.Array:

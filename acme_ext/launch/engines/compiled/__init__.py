@@ -2,8 +2,10 @@
 
 - `loops`: the training and evaluation loops, as pure functions of one seed's state, `RunState`. `jax.vmap` runs several
   seeds together.
+- `state`: `RunState`, everything of one seed's run.
+- `engine`: calls the compiled loop, for all seeds at once.
 - `sharding`: which arrays are split over several devices.
-- `runner`: calls the compiled loop; logs, evaluates, saves checkpoints and resumes between two calls.
+- `memory`: whether the arrays fit into the device's memory.
 
 The environment must be written in JAX (`acme_ext.envs.functional`). The agents are the same as in all other runs.
 """
