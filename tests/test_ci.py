@@ -12,7 +12,12 @@ ROOT = pathlib.Path(__file__).parents[1]
 _MAKE = """#!/bin/sh
 target=$2
 echo "$target" >>asked
-if [ -n "$3" ]; then echo "$3" >>options; echo "== 1 passed in 2.00s =="; exit "$ALONE"; fi
+if [ -n "$3" ]; then
+  echo "$3" >>options
+  for number in $AGAIN; do echo "FAILED tests/test_a.py::test_$number - assert 1 == 2"; done
+  echo "== 1 passed in 2.00s =="
+  exit "$ALONE"
+fi
 case $target in
   test) echo "== 5 passed in 1.25s =="; echo "a last word of a library";;
   test-slow) echo "E assert 3 in 4.5s"; echo "== 1 failed, 2 passed in 71.25s (0:01:11) ==";;
@@ -34,9 +39,9 @@ def check(tmp_path):
     (tmp_path / "bin" / "make").write_text(_MAKE)
     (tmp_path / "bin" / "make").chmod(0o755)
 
-    def check(fails, failed=0, alone=0):
+    def check(fails, failed=0, alone=0, again=""):
         variables = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "FAILS": fails}
-        environment = {**os.environ, **variables, "FAILED": str(failed), "ALONE": str(alone)}
+        environment = {**os.environ, **variables, "FAILED": str(failed), "ALONE": str(alone), "AGAIN": again}
         done = subprocess.run([tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True)
         assert done.stderr == ""
         return (tmp_path / "asked").read_text().split(), done.returncode, done.stdout.splitlines()
@@ -72,12 +77,29 @@ def test_the_few_tests_that_failed_are_run_once_more_alone(check, target, tmp_pa
     assert asked.count(target) == 2
     assert len(asked) == 6
     assert (tmp_path / "options").read_text() == "ARGS=--last-failed --last-failed-no-failures none -n 0\n"
-    assert "alone, tests/test_a.py::test_1 tests/test_a.py::test_2: == 1 passed in 2.00s ==" in lines[-3:]
+    assert "alone, tests/test_a.py::test_1 tests/test_a.py::test_2: == 1 passed in 2.00s ==" in lines[-5:]
 
 
-def test_what_fails_alone_too_is_the_exit_code(check):
-    asked, code, _ = check("test", failed=1, alone=1)
+def test_each_test_that_failed_beside_others_and_passed_alone_is_called_flaky(check):
+    _, code, lines = check("test", failed=2)
+    assert code == 0
+    assert lines[-4:-1] == [
+        "alone, tests/test_a.py::test_1 tests/test_a.py::test_2: == 1 passed in 2.00s ==",
+        "flaky, passed alone: tests/test_a.py::test_1",
+        "flaky, passed alone: tests/test_a.py::test_2",
+    ]
+
+
+def test_a_test_that_failed_twice_is_not_called_flaky(check):
+    _, code, lines = check("test", failed=2, alone=1, again="1")
+    assert code == 1
+    assert [line for line in lines if "flaky" in line] == ["flaky, passed alone: tests/test_a.py::test_2"]
+
+
+def test_nothing_is_called_flaky_where_the_second_run_broke_off(check):
+    asked, code, lines = check("test", failed=1, alone=1)
     assert (len(asked), code) == (6, 1)
+    assert not any("flaky" in line for line in lines)
 
 
 def test_many_that_failed_are_not_run_again(check):
