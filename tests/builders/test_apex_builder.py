@@ -15,7 +15,6 @@ from acme_ext.acting.policy import Context
 from acme_ext.acting.variables import VariableClient
 from acme_ext.agents.apex.config import ApexConfig
 from acme_ext.builders import DQN, ApexDQN
-from acme_ext.errors import UsageError
 from acme_ext.launch.engines import in_process
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
@@ -165,12 +164,6 @@ def test_the_learner_gives_the_errors_after_the_first():
     assert np.isfinite(metrics["loss"])
     assert errors.shape == (6,)
     assert np.all(errors >= 0)
-
-
-def test_continuous_actions_are_refused_by_name():
-    spec = SPEC._replace(actions=specs.BoundedArray((2,), np.float32, -1, 1))
-    with pytest.raises(UsageError, match="ApexDQN needs an environment with one discrete action"):
-        ApexDQN().make_agent(spec)
 
 
 @pytest.mark.release

@@ -2,14 +2,12 @@
 
 import dataclasses
 
-import acme.specs
 import dm_env
 import numpy as np
 import pytest
 from dm_env import specs
 
 from acme_ext import builders, launch
-from acme_ext.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
@@ -151,18 +149,3 @@ def test_a_truncation_bootstraps_and_a_termination_does_not(name, truncates, lea
     result = run(name, make, 2_500, tmp_path, discount=0.9)
     assert result.score is not None
     assert np.mean(result.score.lengths) < 3 if leaves else np.mean(result.score.lengths) > 10
-
-
-@pytest.mark.parametrize("name", AGENTS)
-@pytest.mark.parametrize(
-    "actions", [specs.DiscreteArray(4), specs.Array((2,), np.float32), specs.BoundedArray((2,), np.int32, 0, 3)]
-)
-def test_other_actions_are_refused_by_the_agents_name(name, actions):
-    spec = acme.specs.EnvironmentSpec(
-        observations=specs.Array((3,), np.float32),
-        actions=actions,
-        rewards=specs.Array((), np.float32),
-        discounts=specs.BoundedArray((), np.float32, 0, 1),
-    )
-    with pytest.raises(UsageError, match=r"^\S+ needs an environment with one continuous action"):
-        builders.load(name)().make_agent(spec)

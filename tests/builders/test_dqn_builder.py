@@ -13,7 +13,6 @@ from spec_of import discrete, policy_of
 from acme_ext.acting.policy import Context
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders import DQN, base
-from acme_ext.errors import UsageError
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
 from acme_ext.types import Sample, Transition
@@ -141,15 +140,6 @@ def test_a_network_of_ones_own_serves_acting_and_learning():
     builder = DQN(network=constant_network)
     state = builder.make_agent(spec_of()).core.init(jax.random.key(0))
     assert not jax.tree.leaves(state.core.core.params)
-
-
-@pytest.mark.parametrize(
-    "continuous",
-    [specs.BoundedArray((2,), np.float32, -1, 1), specs.BoundedArray((3,), np.int32, 0, 4)],
-)
-def test_actions_that_are_not_one_discrete_choice_are_refused(continuous):
-    with pytest.raises(UsageError, match=r"DQN needs an environment with one discrete action; this one's actions are"):
-        DQN().make_agent(spec_of(actions=continuous))
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from dm_env import specs
 from acme_ext.acting.policy import Context
 from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.builders import R2D2
-from acme_ext.errors import UsageError
 from acme_ext.replay.config import SequenceConfig
 from acme_ext.replay.limits import RateLimit
 from acme_ext.types import Sample
@@ -79,12 +78,6 @@ def test_every_environment_explores_by_its_own_epsilon(rank, epsilon):
 
     assert share_of_others(builder.make_agent(spec_of()).policy) == pytest.approx(0.75 * epsilon, abs=0.03)
     assert share_of_others(builder.make_agent(spec_of()).evaluation_policy) == 0
-
-
-def test_actions_that_are_not_one_discrete_choice_are_refused():
-    continuous = specs.BoundedArray((2,), np.float32, -1, 1)
-    with pytest.raises(UsageError, match="R2D2 needs an environment with one discrete action"):
-        R2D2().make_agent(spec_of(continuous))
 
 
 def test_the_call_of_the_config_reaches_the_run():

@@ -14,7 +14,6 @@ from acme_ext.acting.policy import Context
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.rainbow.config import ATARI, MINATAR, RainbowConfig
 from acme_ext.builders import DQN, Rainbow
-from acme_ext.errors import UsageError
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.types import PrioritizedExtras, Sample, Transition
 
@@ -83,14 +82,6 @@ def test_its_replay_is_dqns_of_the_same_numbers():
             DQNConfig(batch_size=config.batch_size, max_abs_reward=config.max_abs_reward, replay=config.replay)
         )
         assert Rainbow(config).make_agent(spec_of()).replay == theirs.make_agent(spec_of()).replay
-
-
-@pytest.mark.parametrize(
-    "actions", [specs.BoundedArray((2,), np.float32, -1, 1), specs.BoundedArray((), np.float32, 0, 1)]
-)
-def test_continuous_actions_are_refused_by_name(actions):
-    with pytest.raises(UsageError, match=r"Rainbow needs an environment with one discrete action; .* BoundedArray"):
-        Rainbow().make_agent(spec_of(actions=actions))
 
 
 @pytest.mark.release

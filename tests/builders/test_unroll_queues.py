@@ -19,7 +19,6 @@ from acme_ext.acting.stochastic import Behaviour
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders import A2C, IMPALA, PPO
 from acme_ext.envs.vector import VectorEnvironment
-from acme_ext.errors import UsageError
 from acme_ext.launch import runner, session
 from acme_ext.learning import normalize
 from acme_ext.learning.normalized import MAX_ABS, NormalizedParams
@@ -217,25 +216,6 @@ def test_evaluation_takes_the_likeliest_action(name):
     chosen = np.asarray(sampled) == action[0]
     # All rows see the same, and differ by rounding alone.
     np.testing.assert_allclose(extras.log_prob[chosen], extras.log_prob.max(), rtol=1e-5)
-
-
-MULTI = specs.BoundedArray((3,), np.int32, 0, 4)
-
-
-@pytest.mark.parametrize(
-    ("builder", "actions", "needed"),
-    [
-        (IMPALA(), specs.BoundedArray((1,), np.float32, -1, 1), "IMPALA needs an environment with one discrete action"),
-        (IMPALA(), MULTI, "IMPALA needs an environment with one discrete action"),
-        (PPO(), MULTI, "PPO needs an environment with one continuous action that is bounded"),
-        (PPO(), specs.Array((1,), np.float32), "PPO needs an environment with one continuous action that is bounded"),
-        (A2C(), MULTI, "A2C needs an environment with one continuous action that is bounded"),
-    ],
-)
-def test_actions_of_another_kind_are_refused_by_name(builder, actions, needed):
-    spec = spec_of(Line(0))._replace(actions=actions)
-    with pytest.raises(UsageError, match=needed):
-        builder.make_agent(spec)
 
 
 def run(builder, folder, environment="bsuite:catch/0", **fields):

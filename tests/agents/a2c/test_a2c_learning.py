@@ -4,13 +4,11 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from acme_ext.acting.stochastic import Behaviour
 from acme_ext.agents.a2c import learning, losses
 from acme_ext.agents.a2c.config import A2CConfig
 from acme_ext.agents.ppo.networks import Output
-from acme_ext.errors import UsageError
 from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.ops.policy import Categorical
 from acme_ext.replay.config import UnrollConfig
@@ -112,19 +110,3 @@ def test_data_of_an_older_policy_is_weighed_by_a_weight_of_at_most_one():
     np.testing.assert_array_equal(own["policy_loss"], rarer["policy_loss"])
     np.testing.assert_allclose(likelier["policy_loss"], own["policy_loss"] / 2, rtol=1e-6)
     np.testing.assert_array_equal(likelier["value_loss"], own["value_loss"])
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("rmsprop_decay", 1.5),
-        ("rmsprop_epsilon", 0.0),
-        ("gae_lambda", -0.1),
-        ("batch_size", 0),
-        ("hidden_sizes", ()),
-        ("learning_rate_decay_steps", 0),
-    ],
-)
-def test_a_value_that_makes_no_sense_is_refused_by_its_name(field, value):
-    with pytest.raises(UsageError, match=f"^{field} is .*(must|needs)"):
-        A2CConfig(**{field: value})

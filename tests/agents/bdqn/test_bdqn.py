@@ -198,28 +198,8 @@ def test_masks_are_stored_so_that_recorded_data_has_none():
         fixed.check_recordable(replay)
 
 
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"num_heads": 0}, "num_heads is 0"),
-        ({"mask_probability": 0.0}, "mask_probability is 0.0"),
-        ({"mask_probability": 1.5}, "mask_probability is 1.5"),
-        ({"prior_scale": -1.0}, "prior_scale is -1.0"),
-        ({"learning_rate": 0.0}, "learning_rate is 0.0"),  # what DQN's refuses too
-    ],
-)
-def test_what_makes_no_sense_is_refused_by_its_name(fields, says):
-    with pytest.raises(UsageError, match=says):
-        BDQNConfig(**fields)
-
-
 def test_the_published_numbers():
     assert (ATARI.num_heads, ATARI.mask_probability, ATARI.replay.n_step) == (10, 1.0, 1)
-
-
-def test_continuous_actions_are_refused():
-    with pytest.raises(UsageError, match="BootstrappedDQN needs an environment with one discrete action"):
-        BootstrappedDQN().make_agent(spec_of.continuous(2))
 
 
 @pytest.mark.release

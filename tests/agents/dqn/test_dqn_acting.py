@@ -2,15 +2,10 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
-from dm_env import specs
 
 from acme_ext.acting.policy import Context
 from acme_ext.agents.dqn import acting
 from acme_ext.agents.dqn.config import DQNConfig
-from acme_ext.builders import DQN
-from acme_ext.errors import UsageError
-from acme_ext.interfaces import EnvironmentSpec
 from acme_ext.replay import TransitionConfig
 
 N = 10_000
@@ -68,19 +63,3 @@ def test_the_values_that_an_actor_acts_by_may_come_with_its_actions():
     action, _, extras = policy.apply({}, context(), q, ())
     np.testing.assert_array_equal(extras.taken, np.asarray(q)[np.arange(N), np.asarray(action)])
     np.testing.assert_array_equal(extras.best, q.max(axis=1))
-
-
-@pytest.mark.parametrize(
-    "actions", [specs.BoundedArray((2,), np.float32, -1, 1), specs.BoundedArray((), np.float32, 0, 1)]
-)
-def test_continuous_actions_are_refused_by_name(actions):
-    spec = EnvironmentSpec(
-        observations=specs.Array((3,), np.float32),
-        actions=actions,
-        rewards=specs.Array((), np.float32),
-        discounts=specs.BoundedArray((), np.float32, 0.0, 1.0),
-    )
-    with pytest.raises(
-        UsageError, match=r"DQN needs an environment with one discrete action; .* BoundedArray of shape"
-    ):
-        DQN().make_agent(spec)

@@ -7,32 +7,9 @@ from acme_ext.errors import UsageError
 
 
 @pytest.mark.parametrize("config", [MPOConfig, DMPOConfig])
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("epsilon", 0.0),
-        ("epsilon_penalty", -1e-3),
-        ("epsilon_mean", 0.0),
-        ("epsilon_stddev", float("nan")),
-        ("init_temperature", 0.0),
-        ("init_alpha_mean", -1.0),
-        ("init_alpha_stddev", 0.0),
-        ("init_stddev", 0.0),
-        ("min_stddev", 0.0),
-        ("num_samples", 1),
-        ("policy_learning_rate", 0.0),
-        ("critic_learning_rate", -1.0),
-        ("dual_learning_rate", 0.0),
-        ("max_gradient_norm", 0.0),
-        ("target_period", 0),
-        ("target_rate", 1.5),
-        ("policy_sizes", ()),
-        ("critic_sizes", (64, 0)),
-    ],
-)
-def test_a_value_that_makes_no_sense_is_refused_by_its_name(config, field, value):
-    with pytest.raises(UsageError, match=f"^{field} is .*must"):
-        config(**{field: value})
+def test_one_sampled_action_is_too_few(config):
+    with pytest.raises(UsageError, match=r"^num_samples is 1"):
+        config(num_samples=1)
 
 
 @pytest.mark.parametrize("changed", [{"v_min": 150.0}, {"v_max": -200.0}, {"num_atoms": 1}])

@@ -242,26 +242,9 @@ def test_all_heads_start_at_zero_and_states_are_scaled():
         np.testing.assert_allclose(x.max(-1), 1, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("n_step", 0),
-        ("unroll_steps", 0),
-        ("support_size", 0),
-        ("reanalyze", 1.5),
-        ("roots", 0),
-        ("hidden_sizes", ()),
-        ("random_share", 0.5),
-    ],
-)
-def test_a_value_that_makes_no_sense_is_refused_by_its_name(field, value):
-    with pytest.raises(UsageError, match=f"^{field} is "):
-        MuZeroConfig(**{field: value})
-
-
-def test_continuous_actions_are_refused():
-    with pytest.raises(UsageError, match="MuZero needs an environment with one discrete action"):
-        MuZero().make_agent(spec_of(actions=specs.BoundedArray((1,), np.float32, -1, 1)))
+def test_a_share_of_random_moves_without_sampled_moves_is_refused():
+    with pytest.raises(UsageError, match=r"^random_share is 0.5"):
+        MuZeroConfig(random_share=0.5)
 
 
 def test_a_kind_of_network_that_does_not_suit_is_refused():
