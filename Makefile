@@ -57,7 +57,7 @@ bench: dev  ## Measure each part beside its limit.
 docs: dev  ## Build the documentation as a site, in build/site; any broken link fails it.
 	NO_MKDOCS_2_WARNING=1 COLUMNS=100 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
 
-PEERS = benchmarks/peers
+PEERS = benchmarks/speed/peers
 peers: dev  ## Make the environments of the libraries that `python -m benchmarks.speed --peers` compares with.
 	$(BIN)/uv venv --quiet --seed --clear --python 3.11 $(PEERS)/.venv/sb3
 	$(PEERS)/.venv/sb3/bin/pip install --quiet -r $(PEERS)/requirements-sb3.txt

@@ -1,3 +1,1 @@
-"""Benchmarks of the toolkit: its speed (`python -m benchmarks.speed`) and how well its agents learn
-(`python -m benchmarks.learning`).
-"""
+"""Benchmarks of the toolkit: `speed`, `learning` and `faults`; the README lists the commands."""

@@ -32,7 +32,9 @@ from acme_ext.networks.torsos import TORSOS
 from acme_ext.replay import fixed
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.rundir import CONTENTS
-from benchmarks import ablation, learning, offline, settings, speed, strength, validation
+from benchmarks.learning import ablation, offline, settings, strength, validation
+from benchmarks.learning import run as learning
+from benchmarks.speed import run as speed
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -101,17 +103,17 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
                 pass
             case ["python", "-m", "benchmarks.speed", *arguments]:
                 speed._parser().parse_args(arguments)
-            case ["python", "-m", "benchmarks.recorded", name]:
+            case ["python", "-m", "benchmarks.learning.recorded", name]:
                 assert name in settings.RECORDED
             case ["python", "-m", "benchmarks.learning", *arguments]:
                 learning._parser().parse_args(arguments)
-            case ["python", "-m", "benchmarks.validation", *arguments]:
+            case ["python", "-m", "benchmarks.learning.validation", *arguments]:
                 validation._parser().parse_args(arguments)
-            case ["python", "-m", "benchmarks.offline", *arguments]:
+            case ["python", "-m", "benchmarks.learning.offline", *arguments]:
                 offline._parser().parse_args(arguments)
-            case ["python", "-m", "benchmarks.strength", *arguments]:
+            case ["python", "-m", "benchmarks.learning.strength", *arguments]:
                 strength._parser().parse_args(arguments)
-            case ["python", "-m", "benchmarks.ablation", *arguments]:
+            case ["python", "-m", "benchmarks.learning.ablation", *arguments]:
                 ablation._parser().parse_args(arguments)
             case ["python", script] if script.endswith(".py"):
                 assert (ROOT / script).is_file() or (ROOT / "examples" / script).is_file()

@@ -7,8 +7,9 @@ import pytest
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.rainbow.config import MINATAR
 from acme_ext.config.comparison import flatten
-from benchmarks import ablation, learning
-from benchmarks.settings import SETTINGS
+from benchmarks.learning import ablation
+from benchmarks.learning import run as learning
+from benchmarks.learning.settings import SETTINGS
 
 PARTS = {"double", "dueling", "replay.prioritized", "replay.n_step", "distribution", "noisy"}
 

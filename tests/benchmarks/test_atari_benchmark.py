@@ -7,9 +7,10 @@ import pytest
 
 from acme_ext.envs.atari import Atari
 from acme_ext.errors import UsageError
-from benchmarks import atari, atari57, learning
-from benchmarks.outcomes import Outcome
-from benchmarks.settings import Setting
+from benchmarks.learning import atari, atari57
+from benchmarks.learning import run as learning
+from benchmarks.learning.outcomes import Outcome
+from benchmarks.learning.settings import Setting
 
 
 def test_the_57_games_are_ones_that_can_be_made():
@@ -116,7 +117,7 @@ def test_the_page_and_the_table(tmp_path):
     assert "| mean | 125.0% | 100.0% to 150.0% |" in text
     assert "| games above human | 1 of 2 | |" in text
     assert (
-        "`python -m benchmarks.atari dqn --games Pong Breakout --steps 2000 --seeds 0 3 --num-envs 4 "
+        "`python -m benchmarks.learning.atari dqn --games Pong Breakout --steps 2000 --seeds 0 3 --num-envs 4 "
         "--eval-episodes 2 --max-frames 6000 --set replay.min_size=1000`"
     ) in text
     with open(table, newline="") as file:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import compiled_loops
+from benchmarks.speed import compiled_loops
 
 
 @pytest.mark.release

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from benchmarks import command, disco_maze, learning, random_coin, seeds
-from benchmarks.outcomes import Outcome
+from benchmarks.learning import disco_maze, random_coin, seeds
+from benchmarks.learning import run as learning
+from benchmarks.learning.outcomes import Outcome
+from benchmarks.shared import command
 
 
 def found():
@@ -36,10 +38,10 @@ def test_the_page_has_a_row_for_each_setting():
 @pytest.mark.parametrize(
     ("module", "arguments", "line"),
     [
-        (disco_maze, [], "python -m benchmarks.disco_maze"),
-        (disco_maze, ["--seeds", "1", "--fresh"], "python -m benchmarks.disco_maze --seeds 1"),
-        (random_coin, ["--betas", "1", "2"], "python -m benchmarks.random_coin --betas 1.0 2.0"),
-        (random_coin, ["--steps", "40", "--out", "x"], "python -m benchmarks.random_coin --steps 40"),
+        (disco_maze, [], "python -m benchmarks.learning.disco_maze"),
+        (disco_maze, ["--seeds", "1", "--fresh"], "python -m benchmarks.learning.disco_maze --seeds 1"),
+        (random_coin, ["--betas", "1", "2"], "python -m benchmarks.learning.random_coin --betas 1.0 2.0"),
+        (random_coin, ["--steps", "40", "--out", "x"], "python -m benchmarks.learning.random_coin --steps 40"),
     ],
 )
 def test_the_page_has_the_command_that_makes_it(module, arguments, line, monkeypatch):

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from benchmarks import fanout, faults
-from benchmarks.fanout import Demand, Load
+from benchmarks.faults import killed_nodes
+from benchmarks.speed import fanout
+from benchmarks.speed.fanout import Demand, Load
 
 
 def test_a_server_is_full_where_the_line_through_its_shares_reaches_a_core():
@@ -39,18 +40,18 @@ def test_the_page_has_the_command_with_its_demand(tmp_path, monkeypatch):
     monkeypatch.setattr(fanout, "measure", lambda actors, demand: (loads, 9.9, 1.5))
     assert fanout.main(["--actors", "4", "16", "--rate", "5", "--out", str(tmp_path)]) == 0
     assert (
-        "`python -m benchmarks.fanout --actors 4 16 --rate 5.0`: actors of 5 steps/s"
+        "`python -m benchmarks.speed.fanout --actors 4 16 --rate 5.0`: actors of 5 steps/s"
         in (tmp_path / "fanout.md").read_text()
     )
 
 
 def test_threads_have_an_actor_that_raises_and_every_process_is_struck():
-    tried = faults.trials(faults.NODES, faults.WORLDS, restarts=2, steps=100)
+    tried = killed_nodes.trials(killed_nodes.NODES, killed_nodes.WORLDS, restarts=2, steps=100)
     assert [trial.node for trial in tried if trial.world == "threads"] == ["actor"]
-    assert [trial.node for trial in tried if trial.world == "ray"] == list(faults.NODES)
-    line = faults.row(tried[0], faults.Outcome(1, 0, 0, 295, 217, 0))
+    assert [trial.node for trial in tried if trial.world == "ray"] == list(killed_nodes.NODES)
+    line = killed_nodes.row(tried[0], killed_nodes.Outcome(1, 0, 0, 295, 217, 0))
     assert line == "| actor (raises) | threads | 1 | 0 | 0 | 295 | 217 | 0 |"
-    killed = faults.row(tried[1], faults.Outcome(-9, 0, 0, 12, -1, 0))
+    killed = killed_nodes.row(tried[1], killed_nodes.Outcome(-9, 0, 0, 12, -1, 0))
     assert "by SIGKILL" in killed
     assert "the start" in killed
 
@@ -63,7 +64,7 @@ def test_a_few_actors_are_played_to_the_end(tmp_path, capsys):
 
 @pytest.mark.release
 def test_an_actor_that_is_killed_is_started_again_and_nothing_is_left(capsys):
-    assert faults.main(["--nodes", "actor", "--worlds", "processes", "--steps", "3000"]) == 0
+    assert killed_nodes.main(["--nodes", "actor", "--worlds", "processes", "--steps", "3000"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("| actor | processes | 0 | 1 | 0 | 0 |")
     assert last.endswith("| 0 |")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import inference
+from benchmarks.speed import inference
 
 
 @pytest.mark.release
@@ -10,7 +10,7 @@ def test_the_page_has_both_arrangements_beside_their_limits(tmp_path):
     words = "--models mlp --envs 2 --actors 1 --seconds 0.4 --rounds 2 --still"
     inference.main([*words.split(), "--out", str(tmp_path)])
     text = (tmp_path / "inference-still.md").read_text()
-    assert f"`python -m benchmarks.inference {words} --out {tmp_path}`" in text
+    assert f"`python -m benchmarks.speed.inference {words} --out {tmp_path}`" in text
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| mlp")]
     assert [row[3] for row in rows[1:]] == ["bare loop", "actor", "server"]
     alone, bare, local, remote = rows

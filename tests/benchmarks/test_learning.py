@@ -16,9 +16,10 @@ from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks import learning, outcomes, pages, recorded
-from benchmarks.outcomes import Outcome
-from benchmarks.settings import DATA, RECORDED, SETTINGS, Recorded, Setting
+from benchmarks.learning import outcomes, recorded, result_pages
+from benchmarks.learning import run as learning
+from benchmarks.learning.outcomes import Outcome
+from benchmarks.learning.settings import DATA, RECORDED, SETTINGS, Recorded, Setting
 
 TINY = Setting(
     "dqn",
@@ -71,7 +72,7 @@ def test_a_compiled_setting_is_run_as_one_program(monkeypatch, tmp_path):
     assert json.loads((tmp_path / "r" / "seed-3" / "config.json").read_text())["world"] == "compiled"
     written = outcomes.load(tmp_path / learning.FILE)["tiny"]
     assert written.setting.startswith("dqn on jax:catch, 300 environment steps, num_envs=2, compiled, ")
-    assert pages.Result("tiny", SETTINGS["tiny"], {}, written.seeds).world == "compiled"
+    assert result_pages.Result("tiny", SETTINGS["tiny"], {}, written.seeds).world == "compiled"
 
 
 @pytest.mark.release

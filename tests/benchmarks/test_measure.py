@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks import measure
-from benchmarks.measure import Contestant, Rate
+from benchmarks.shared import measure
+from benchmarks.shared.measure import Contestant, Rate
 
 
 @pytest.fixture

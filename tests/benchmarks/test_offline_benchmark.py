@@ -7,8 +7,8 @@ import pytest
 
 from acme_ext import builders, envs
 from acme_ext.config.assignments import configure_builder
-from benchmarks import offline
-from benchmarks.offline import Bar, Data, Learner, Part, Trained
+from benchmarks.learning import offline
+from benchmarks.learning.offline import Bar, Data, Learner, Part, Trained
 
 
 def entry(data, **seeds):
@@ -123,4 +123,4 @@ def test_data_is_made_learned_from_and_judged_and_not_made_again(tmp_path, capfd
 )
 def test_what_cannot_be_asked_for_is_refused(wrong, capsys):
     assert offline.main(wrong) == 2
-    assert "benchmarks.offline: " in capsys.readouterr().err
+    assert "benchmarks.learning.offline: " in capsys.readouterr().err

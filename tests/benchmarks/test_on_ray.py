@@ -1,7 +1,8 @@
 """What a program on Ray costs beside one on processes, as a table; and hosts are not played where they can not be."""
 
-from benchmarks import on_ray, ray_hosts
-from benchmarks.sections.program import Outcome
+from benchmarks.faults import ray_hosts
+from benchmarks.speed import on_ray
+from benchmarks.speed.sections.program import Outcome
 
 
 def test_a_row_has_medians_and_the_median_ratio_of_the_rounds():

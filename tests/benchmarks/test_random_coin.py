@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from benchmarks import learning, random_coin
-from benchmarks.outcomes import Outcome
+from benchmarks.learning import random_coin
+from benchmarks.learning import run as learning
+from benchmarks.learning.outcomes import Outcome
 
 
 def test_the_agents_differ_in_how_values_are_learned_and_in_nothing_else():

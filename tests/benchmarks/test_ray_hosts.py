@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from benchmarks import ray_hosts
+from benchmarks.faults import ray_hosts
 
 
 def test_a_host_that_can_not_be_set_up_leaves_no_process(monkeypatch):

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from benchmarks import report
-from benchmarks.measure import Rate
+from benchmarks.shared import report
+from benchmarks.shared.measure import Rate
 
 
 @pytest.fixture

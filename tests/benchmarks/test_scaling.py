@@ -8,8 +8,8 @@ import pytest
 
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks import scaling
-from benchmarks.scaling import Outcome
+from benchmarks.speed import scaling
+from benchmarks.speed.scaling import Outcome
 
 _STEPS = np.array([100, 200, 300])
 

@@ -7,7 +7,7 @@ import pytest
 
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks import simulations
+from benchmarks.learning import simulations
 
 
 def test_steps_to_the_bar_are_those_of_the_seeds_that_reach_it():
@@ -63,7 +63,10 @@ def test_a_page_has_a_row_for_each_arm_and_finished_runs_are_kept(tmp_path, monk
         f"| {arm} | 0.95 | 0.9 | 0.9 | 0.85 | 1,200 (1 of 2) | 2 |"
         for arm in ("Gumbel | 2 | 0", "MuZero | 2 | 0", "Gumbel | 16 | 0.5")
     ]
-    assert "`python -m benchmarks.simulations --steps 1200 --eval-every 600 --seeds 2 --gumbel 2 --muzero 2`" in page
+    assert (
+        "`python -m benchmarks.learning.simulations --steps 1200 --eval-every 600 --seeds 2 --gumbel 2 --muzero 2`"
+        in page
+    )
     assert (tmp_path / "simulations-catch.png").stat().st_size > 1_000
     assert run.call_count == 3
     assert simulations.main(arguments) == 0

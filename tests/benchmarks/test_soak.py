@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from acme_ext.errors import UsageError
-from benchmarks import soak
-from benchmarks.soak import Sample
+from benchmarks.faults import soak
+from benchmarks.faults.soak import Sample
 
 
 def samples(rate, count=40, warm_up=0.0):
@@ -68,4 +68,4 @@ def test_a_run_that_fails_is_its_exit_code(tmp_path, capfd, monkeypatch):
     assert "did you mean 'discount'" in err
     assert "the run ended by itself, with exit code 2." in err
     assert soak.main(["dnq", "bsuite:catch/0"]) == 2
-    assert "benchmarks.soak: there is no agent 'dnq'" in capfd.readouterr().err
+    assert "benchmarks.faults.soak: there is no agent 'dnq'" in capfd.readouterr().err

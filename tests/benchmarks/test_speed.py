@@ -19,9 +19,10 @@ from acme_ext.builders.dqn import DQN
 from acme_ext.launch import session
 from acme_ext.ops.search import SearchConfig
 from acme_ext.replay.config import TransitionConfig, UnrollConfig
-from benchmarks import cartpole, speed
-from benchmarks.report import Figure
-from benchmarks.tables import FixedVariables
+from benchmarks.shared.report import Figure
+from benchmarks.speed import cartpole
+from benchmarks.speed import run as speed
+from benchmarks.speed.tables import FixedVariables
 
 pytestmark = pytest.mark.release
 
@@ -74,7 +75,7 @@ def test_the_command_measures_prints_and_writes(tmp_path, capsys):
 
 
 def test_dataset():
-    from benchmarks.sections import dataset
+    from benchmarks.speed.sections import dataset
 
     figures = dataset.run(0.001, 1)
     check(figures, 8)
@@ -82,7 +83,7 @@ def test_dataset():
 
 
 def test_learner():
-    from benchmarks.sections import learner
+    from benchmarks.speed.sections import learner
 
     small, *_, large = learner.settings()
     assert large.name.startswith("Nature")
@@ -92,8 +93,8 @@ def test_learner():
 
 
 def test_continuous():
-    from benchmarks.sections import continuous
-    from benchmarks.sections.learner import measure_resident
+    from benchmarks.speed.sections import continuous
+    from benchmarks.speed.sections.learner import measure_resident
 
     of = {builder.name: builder for builder in continuous.agents()}
     assert {"sac", "td3"} <= set(of)
@@ -107,7 +108,7 @@ def test_continuous():
 
 
 def test_accelerator(monkeypatch):
-    from benchmarks.sections import accelerator
+    from benchmarks.speed.sections import accelerator
 
     monkeypatch.setattr(accelerator, "_SIDE", 64)
     monkeypatch.setattr(accelerator, "ENVIRONMENTS", (16,))
@@ -119,7 +120,7 @@ def test_accelerator(monkeypatch):
 
 
 def test_the_images_are_of_their_spec():
-    from benchmarks.sections import learner
+    from benchmarks.speed.sections import learner
 
     *_, large = learner.settings()
     timesteps = large.timesteps(2)
@@ -130,14 +131,14 @@ def test_the_images_are_of_their_spec():
 
 
 def test_acting(monkeypatch):
-    from benchmarks.sections import acting
+    from benchmarks.speed.sections import acting
 
     monkeypatch.setattr(acting, "_BATCHES", (1, 2))
     check(acting.run(0.001, 1), 4)
 
 
 def test_training():
-    from benchmarks.sections import training
+    from benchmarks.speed.sections import training
 
     config = DQNConfig(replay=TransitionConfig(min_size=64, samples_per_insert=2.0), batch_size=8, sgd_steps_per_call=2)
     figures = training.measure(config, (2,), 100, 300, 1)
@@ -147,7 +148,7 @@ def test_training():
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_onpolicy(which, monkeypatch):
-    from benchmarks.sections import onpolicy
+    from benchmarks.speed.sections import onpolicy
 
     monkeypatch.setattr(session, "_LOG_EVERY_S", 0.0)  # no game of Pong ends
     setting = onpolicy.SETTINGS[which]
@@ -162,7 +163,7 @@ def test_onpolicy(which, monkeypatch):
 @pytest.mark.release
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
 def test_compiled(name):
-    from benchmarks.sections import compiled
+    from benchmarks.speed.sections import compiled
 
     found = compiled.measure(name, 8, 0.001, 1)
     check([found], 1)
@@ -170,7 +171,7 @@ def test_compiled(name):
 
 
 def test_search(monkeypatch):
-    from benchmarks.sections import search
+    from benchmarks.speed.sections import search
 
     monkeypatch.setattr(search, "_GAME", "tic_tac_toe")
     settings = search.settings(2)
@@ -190,7 +191,7 @@ def test_search(monkeypatch):
 
 
 def test_a_search_is_held_against_the_same_search():
-    from benchmarks.sections import search
+    from benchmarks.speed.sections import search
 
     rng, chosen = np.random.default_rng(0), set()
     for setting in search.settings(8):
@@ -211,8 +212,8 @@ def test_a_search_is_held_against_the_same_search():
 
 
 def test_intrinsic():
-    from benchmarks.sections import intrinsic
-    from benchmarks.sections.learner import measure_resident
+    from benchmarks.speed.sections import intrinsic
+    from benchmarks.speed.sections.learner import measure_resident
 
     assert [pair.goal for pair in intrinsic.PAIRS] == [None, None, None, 0.5]
     last = intrinsic.PAIRS[-1]
@@ -225,7 +226,7 @@ def test_intrinsic():
 
 
 def test_fixed_data():
-    from benchmarks.sections import fixed_data
+    from benchmarks.speed.sections import fixed_data
 
     for builder, spec in fixed_data._GATHERED:
         check([found := fixed_data.gather(builder, spec, 0.001, 1, rows=1_000)], 1)
@@ -237,7 +238,7 @@ def test_fixed_data():
 
 
 def test_recording(monkeypatch):
-    from benchmarks.sections import fixed_data
+    from benchmarks.speed.sections import fixed_data
 
     monkeypatch.setattr(fixed_data, "SHARD_STEPS", 1_000)
     config = DQNConfig(replay=TransitionConfig(min_size=64), hidden_sizes=(8,), batch_size=8, sgd_steps_per_call=2)
@@ -248,7 +249,7 @@ def test_recording(monkeypatch):
 
 
 def test_program(monkeypatch):
-    from benchmarks.sections import program
+    from benchmarks.speed.sections import program
 
     def attempt(trial):
         return program.Outcome(5.0, 6.0, 1.5, trial.actors * 300.0, 800.0)
@@ -262,7 +263,7 @@ def test_program(monkeypatch):
 
 
 def test_a_program_is_timed_from_its_command_to_its_exit():
-    from benchmarks.sections import program
+    from benchmarks.speed.sections import program
 
     config = DQNConfig(hidden_sizes=(8,), batch_size=8, replay=TransitionConfig(min_size=50), sgd_steps_per_call=1)
     trial = program.Trial(program.Unlimited(config), actors=1, sleep_s=1e-3, seconds=2.0)
@@ -275,7 +276,7 @@ def test_a_program_is_timed_from_its_command_to_its_exit():
 
 
 def test_the_learner_on_a_resident_batch_is_that_of_the_program():
-    from benchmarks.sections import program
+    from benchmarks.speed.sections import program
 
     config = DQNConfig(
         image_features=8, batch_size=4, replay=TransitionConfig(min_size=20, max_size=100), sgd_steps_per_call=1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from acme_ext.commands.tournament import Held
-from benchmarks import strength
+from benchmarks.learning import strength
 
 
 def test_the_page_has_what_the_last_copy_won_of_each_opponent():

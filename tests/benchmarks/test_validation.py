@@ -7,8 +7,8 @@ import pytest
 
 from acme_ext import builders, envs
 from acme_ext.config.assignments import configure_builder
-from benchmarks import validation
-from benchmarks.outcomes import Outcome
+from benchmarks.learning import validation
+from benchmarks.learning.outcomes import Outcome
 
 
 @pytest.mark.parametrize("name", validation.SUITES)
@@ -84,4 +84,4 @@ def test_runs_are_added_to_what_was_found(tmp_path, capsys):
 )
 def test_what_cannot_be_asked_for_is_refused(wrong, capsys):
     assert validation.main(["discrete", *wrong]) == 2
-    assert "benchmarks.validation: " in capsys.readouterr().err
+    assert "benchmarks.learning.validation: " in capsys.readouterr().err

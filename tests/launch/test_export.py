@@ -17,7 +17,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.exporting import onnx
 from acme_ext.launch.exporting.policy import OPS
 from acme_ext.launch.exporting.program import trace
-from benchmarks import exported
+from benchmarks.speed import exported
 
 
 def evaluated(program, *arrays):

@@ -1,0 +1,1 @@
+"""What becomes of runs whose nodes or hosts die, and of runs that last long."""

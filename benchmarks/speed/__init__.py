@@ -1,0 +1,1 @@
+"""Speed, memory and scaling: `python -m benchmarks.speed` measures each part; the other modules are commands."""
