@@ -134,7 +134,7 @@ def attempt(trial: Trial) -> Outcome:
     run_folder = folder / "run"
     (folder / "trial").write_bytes(pickle.dumps(trial))
     path = os.pathsep.join([os.getcwd(), *filter(None, sys.path)])
-    code = f"import sys; from benchmarks import faults; sys.exit(killed_nodes.run({str(folder)!r}))"
+    code = f"import sys; from benchmarks.faults import killed_nodes; sys.exit(killed_nodes.run({str(folder)!r}))"
     with (folder / "said").open("w") as said:
         process = subprocess.Popen(
             [sys.executable, "-c", code],
@@ -261,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--restart", type=int, default=2, metavar="N", help="allowed restarts per hour (%(default)s)")
     parser.add_argument("--steps", type=int, default=6_000, metavar="N", help="environment steps (%(default)s)")
     parser.add_argument(
-        "--out", type=pathlib.Path, metavar="DIR", help="also write the page killed_nodes.md to this folder"
+        "--out", type=pathlib.Path, metavar="DIR", help="also write the page killed-nodes.md to this folder"
     )
     options = parser.parse_args(arguments)
     if options.out is not None:
