@@ -9,7 +9,7 @@ from programs import FIELDS, rows
 
 from acme_ext import launch
 from acme_ext.builders import DQN
-from acme_ext.commands.record import describe
+from acme_ext.commands.record import describe_recording
 from acme_ext.config.assignments import replace_fields
 from acme_ext.data.format import Episode, Folder, FolderWriter
 from acme_ext.launch.exporting.policy import load
@@ -60,7 +60,7 @@ def test_all_whole_episodes_are_recorded_by_who_writes_the_experience(tmp_path, 
         assert folder.steps == 10 * len(logged)
         assert {shard["file"].rpartition("-")[0].rpartition("-")[0] for shard in folder.shards} == writers
         assert len(folder.shards) == parts * len(writers)
-    assert describe(folder)[2].endswith(f"{len(folder.shards)} shards; all good")
+    assert describe_recording(folder)[2].endswith(f"{len(folder.shards)} shards; all good")
 
 
 def of_data(folder, data, steps):
