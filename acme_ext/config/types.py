@@ -153,7 +153,8 @@ def describe_type(hint: Any) -> str:
     if len(options := options_of(hint)) > 1:
         return " or ".join(map(describe_type, options))
     if origin is tuple:
-        return "whole numbers such as 64,64" if arguments[0] is int else "numbers such as 0.5,0.5"
+        examples = {int: "whole numbers such as 64,64", str: "names such as learner,actor"}
+        return examples.get(arguments[0], "numbers such as 0.5,0.5")
     if origin is typing.Literal:
         return "one of " + ", ".join(map(str, arguments))
     if origin is Mapping:

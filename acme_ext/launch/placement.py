@@ -14,6 +14,7 @@ from acme_ext.config.fields import check_fields
 from acme_ext.config.types import NonNegative, NonNegativeInt, PositiveInt
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.roles import ROLES, role_of
+from acme_ext.utils.rundir import RunDirectory
 
 if TYPE_CHECKING:
     from acme.utils.observers import EnvLoopObserver
@@ -139,24 +140,22 @@ class Compiled(Placement):
         ]
 
     def together(self, experiment: "Experiment", results: "Sequence[Result]") -> "Result":
-        first = dataclasses.replace(results[0], seeds=tuple(results))
-        if self.seeds == 1 or first.score is None:
-            return first
-        from acme_ext.utils import plots
-        from acme_ext.utils.rundir import RunDirectory
-
-        root = self.directory(experiment)
-        label = f"{experiment.builder.name} on {experiment.environment_name}"
-        rundirs = [RunDirectory.open(result.run_dir) for result in results]
-        curve = plots.learning_curves({label: rundirs}, root / "curve.png", experiment.step_key)
-        return dataclasses.replace(
-            first,
-            run_dir=root,
+        all_seeds = dataclasses.replace(
+            results[0],
+            run_dir=self.directory(experiment),
             environment_steps=sum(result.environment_steps for result in results),
             learner_steps=sum(result.learner_steps for result in results),
-            score=first.score.joined(result.score for result in results[1:] if result.score),
-            curve=curve,
+            seeds=tuple(results),
         )
+        scores = [result.score for result in results if result.score is not None]
+        if self.seeds == 1 or not scores:
+            return all_seeds
+        from acme_ext.utils import plots
+
+        label = f"{experiment.builder.name} on {experiment.environment_name}"
+        rundirs = [RunDirectory.open(result.run_dir) for result in results]
+        curve = plots.learning_curves({label: rundirs}, all_seeds.run_dir / "curve.png", experiment.step_key)
+        return dataclasses.replace(all_seeds, score=scores[0].joined(scores[1:]), curve=curve)
 
     def check(self, experiment: "Experiment", options: RunOptions) -> None:
         if experiment.data is not None:
@@ -169,7 +168,7 @@ class Compiled(Placement):
         if experiment.seed + self.seeds > 2**31:
             raise UsageError(f"seeds is {self.seeds}: all seeds must be in [0, 2**31).")
         root = self.directory(experiment)
-        if self.seeds > 1 and (root / "config.json").exists():
+        if self.seeds > 1 and root.is_dir() and RunDirectory(root).exists_run():
             raise UsageError(
                 f"{root} holds a run of one seed: choose another directory for the {self.seeds} seeds' runs."
             )
@@ -184,7 +183,9 @@ class Compiled(Placement):
 
 @dataclasses.dataclass(frozen=True)
 class Program(Placement):
-    """As a program of several nodes. Each actor has the experiment's `num_envs` environments.
+    """As a program of several nodes; `Processes`, `Threads` and `Ray` say where they are.
+
+    Each actor has the experiment's `num_envs` environments.
 
     Attributes:
         actors: nodes that step environments. 0 for a run on recorded data, which has only a learner and evaluators,
@@ -220,7 +221,7 @@ class Program(Placement):
     def __post_init__(self):
         super().__post_init__()
         if self.actors is not None and self.actors < 0:
-            raise UsageError("a program needs at least 1 actor.")
+            raise UsageError(f"actors is {self.actors}: a program needs at least 1 actor.")
         if self.actors == 0 and (self.replay_shards, self.inference) != (1, "actor"):
             raise UsageError("a program without actors has neither replay shards nor an inference server.")
         if self.replay_shards > max(1, self.num_actors):
@@ -314,10 +315,12 @@ class ProcessProgram(Program):
         super().__post_init__()
         for group in self.accelerated:
             if group not in _COMPUTING:
-                raise UsageError(f"{group!r} can't be given accelerators, only {', '.join(_COMPUTING)}.")
+                raise UsageError(f"accelerated has {group!r}: only {', '.join(_COMPUTING)} can be given accelerators.")
         for group, asked in self.resources.items():
             if group not in self.groups:
-                raise UsageError(f"resources are asked for {group!r}: {nearest(group, self.groups)}")
+                raise UsageError(f"resources are asked for {group!r}: {nearest(str(group), self.groups)}")
+            if not isinstance(asked, Mapping):
+                raise UsageError(f"resources of {group} are {asked!r}: give a mapping, such as {{'CPU': 2}}.")
             for name, amount in asked.items():
                 if not name:
                     raise UsageError(f"{group} asks for a resource without a name.")

@@ -11,7 +11,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.engines.begin import begin, libraries
 from acme_ext.launch.engines.engine import Engine
 from acme_ext.launch.hosts.interrupt import Interrupt
-from acme_ext.launch.placement import InProcess, Placement, Program, RunOptions
+from acme_ext.launch.placement import PROGRAMS, Compiled, InProcess, Placement, Program, RunOptions
 from acme_ext.launch.runs.console import console
 from acme_ext.launch.runs.directory import prepare
 from acme_ext.launch.runs.evaluation import Result, Score
@@ -61,7 +61,9 @@ def run(
             undamaged checkpoint remains. On threads, the node's own exception is raised.
     """
     on = InProcess() if on is None else on
-    if not isinstance(on, Placement):
+    if not isinstance(experiment, Experiment):
+        raise UsageError(f"{experiment!r} is no Experiment: give launch.Experiment(builder, environment).")
+    if not isinstance(on, (InProcess, Compiled, *PROGRAMS.values())):
         raise UsageError(f"on is {on!r}: it must be InProcess(), Processes(), Threads(), Ray() or Compiled().")
     options = RunOptions(fresh, quiet, record, snapshot_every, skip_damaged)
     on.check(experiment, options)

@@ -53,7 +53,10 @@ class Upkeep:
         if any(due) and (scores := self._evaluate(sessions[0].experiment.evaluation.episodes)):
             for index in itertools.compress(range(len(sessions)), due):
                 self._evaluated(index, scores[index])
-        for session in sessions:
+        self._export()
+
+    def _export(self) -> None:
+        for session in self._sessions:
             if session.snapshots is not None:
                 session.snapshots.export_if_due(session.steps)
 
@@ -127,6 +130,7 @@ class Upkeep:
     def end(self) -> list[Score | None]:
         """Logs, saves and evaluates at the end; returns the scores, or None for each if a stop was requested."""
         sessions = self._sessions
+        self._export()  # one may be due at the step at which a stop was noticed
         self._log([not session.logged for session in sessions])
         for session in sessions:
             if session.steps >= session.experiment.steps:

@@ -101,7 +101,7 @@ _BAD = [
     (["evaluate", "x", "--video-episodes", "5"], "--video-episodes requires --video FILE"),
     (["record", "x", "-o", "y", "--seed", "-1"], "seed is -1: it must lie in [0, 2**31)"),
     (["tournament", "random", "minimax", "--seed", "-1"], "seed is -1: it must lie in [0, 2**31)"),
-    ([*_CARTPOLE, "--actors", "2", "--accelerated", "learner,replay"], "'replay' can't be given accelerators, only "),
+    ([*_CARTPOLE, "--actors", "2", "--accelerated", "learner,replay"], "accelerated has 'replay': only "),
     ([*_CARTPOLE, "--", "--lp_termination_notice_secs=9"], "--lp_termination_notice_secs=9 is only for programs: add "),
     ([*_CARTPOLE, "--on", "ray", "--", "--lp_launch_type=local_mp"], "--on ray contradicts --lp_launch_type"),
     ([*_CARTPOLE, "--actors", "2", "--", "--tmux_session_name=x"], "--tmux_session_name has no effect on a program of"),

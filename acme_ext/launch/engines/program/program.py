@@ -58,6 +58,8 @@ def make(
     Raises:
         UsageError: the arguments are invalid; nothing was written.
     """
+    if not isinstance(on, Program):
+        raise UsageError(f"on is {on!r}: it must be launch.Processes(), Threads() or Ray().")
     on, options = on.for_run(experiment), options or RunOptions()
     on.check(experiment, options)
     proxies.bypass()
