@@ -138,7 +138,7 @@ def test_the_disco_maze_has_no_reward_in_training_and_ends_in_time():
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"size": 4}, "size is 4: it must be at least 5"), ({"max_steps": 0}, "must be a whole number of at least 1")],
+    [({"size": 4}, "is 4: it must be at least 5"), ({"max_steps": 0}, "is 0: it must be at least 1")],
 )
 def test_what_is_no_task_is_refused(options, says):
     with pytest.raises(UsageError, match=says):
