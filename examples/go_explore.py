@@ -107,7 +107,7 @@ TASKS = {"chain": (Chain, 30), "key_door": (KeyDoor, 21)}
 
 def main(seeds=5, most=200_000):
     for name, (task, size) in TASKS.items():
-        make = functools.partial(task, np.random.default_rng(0), size=size, max_steps=10 * size)
+        make = functools.partial(task, size=size, max_steps=10 * size)
         for seed in range(seeds):
             actions, taken, archive = go_explore(make, goal=1.0, seed=seed, most=most)
             way = "no way" if actions is None else f"a way of {len(actions)} steps"

@@ -8,8 +8,8 @@ import pytest
 
 from acme_ext.envs.explore import Chain, KeyDoor
 
-CHAIN = functools.partial(Chain, np.random.default_rng(0), size=20, max_steps=200)
-KEY_DOOR = functools.partial(KeyDoor, np.random.default_rng(0), size=7, max_steps=100)
+CHAIN = functools.partial(Chain, size=20, max_steps=200)
+KEY_DOOR = functools.partial(KeyDoor, size=7, max_steps=100)
 
 
 @pytest.mark.parametrize("make", [CHAIN, KEY_DOOR])

@@ -16,7 +16,11 @@ KEY = jax.random.key(0)
 SIDE = 10
 ROW = (SIDE, SIDE, 2)
 
-WITH_SHIFTS = [name for name in builders.AGENTS if hasattr(builders.load(name)().config, "random_shift")]
+WITH_SHIFTS = [
+    name
+    for name in builders.AGENTS
+    if "random_shift" in {field.name for field in dataclasses.fields(builders.load(name)().config)}
+]
 
 
 def core_that_shows() -> LearnerCore:

@@ -55,7 +55,6 @@ class Remembering(Builder):
 
     name: ClassVar[str] = "remembering"
     config: RememberingConfig = RememberingConfig()
-    batch_size: int = 1
 
     def make_networks(self, spec):
         return None
@@ -63,7 +62,7 @@ class Remembering(Builder):
     def make_replay(self, spec, networks):
         return SequenceReplay(
             spec,
-            batch_size=self.batch_size,
+            batch_size=self.config.batch_size,
             max_size=self.config.max_size,
             order="queue",
             length=LENGTH,
@@ -562,7 +561,9 @@ def test_a_replay_that_takes_no_more_holds_back_the_answers(experiment, start, c
 
 def test_a_full_shard_holds_back_nobody_who_writes_to_another(experiment, start, caller, blocked, replay):
     other, _ = replay
-    node = start(replays=[blocked.client, other.client], experience=False, builder=Remembering(batch_size=2))
+    node = start(
+        replays=[blocked.client, other.client], experience=False, builder=Remembering(RememberingConfig(batch_size=2))
+    )
     held = Pestering(caller, node, experiment)
     held.settle()
     with envs_of(experiment, 2) as environment:
