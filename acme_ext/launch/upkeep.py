@@ -63,9 +63,7 @@ class Upkeep:
     def tick(self) -> None:
         """Shows the progress; logs and saves by the clock."""
         sessions = self._sessions
-        if (progress := sessions[0].progress) is not None:
-            columns = [session.columns() for session in sessions]
-            progress.update(**{name: sum(each[name] for each in columns) / len(sessions) for name in columns[0]})
+        self._show()
         ended = all(session.steps >= session.experiment.steps for session in sessions)
         if not self._engine.rows_every and not ended and sessions[0].row_due():
             self._log([True] * len(sessions))
@@ -73,6 +71,11 @@ class Upkeep:
             session.tell(self._engine.doing)
         if sessions[0].checkpoints.due():
             self._save()
+
+    def _show(self) -> None:
+        if (progress := self._sessions[0].progress) is not None:
+            columns = [session.columns() for session in self._sessions]
+            progress.update(**{name: sum(each[name] for each in columns) / len(columns) for name in columns[0]})
 
     def _log(self, due: Sequence[bool]) -> None:
         if any(due):
@@ -130,6 +133,7 @@ class Upkeep:
     def end(self) -> list[Score | None]:
         """Logs, saves and evaluates at the end; returns the scores, or None for each if a stop was requested."""
         sessions = self._sessions
+        self._show()
         self._export()  # one may be due at the step at which a stop was noticed
         self._log([not session.logged for session in sessions])
         for session in sessions:

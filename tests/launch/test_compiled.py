@@ -200,7 +200,7 @@ def test_a_run_of_sequences_that_was_stopped_goes_on_to_what_it_would_have_been(
 @pytest.mark.release
 def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path, monkeypatch):
     small = r2d2(builders.Agent57(), num_arms=3, memory_rows=16, embedding_size=4)
-    results = launch.run(experiment(tmp_path / "run", small, 200), launch.Compiled(seeds=2), quiet=True)
+    results = launch.run(experiment(tmp_path / "run", small, 200), launch.Compiled(seeds=2), quiet=True).seeds
     for result in results:
         loaded = load(result.run_dir)
         plays, returns, *_ = loaded.loaded.statistics
@@ -240,7 +240,7 @@ def test_alphazero_plays_searches_and_learns_in_one_program(tmp_path):
 @pytest.mark.slow
 def test_a_seed_of_several_is_that_seed_alone(tmp_path):
     together = experiment(tmp_path / "together", dqn(), 120, seed=5, evaluation=Evaluation(60, 2, 3, 2))
-    results = launch.run(together, launch.Compiled(seeds=2), quiet=True)
+    results = launch.run(together, launch.Compiled(seeds=2), quiet=True).seeds
     assert [result.run_dir.name for result in results] == ["s5", "s6"]
     alone = experiment(tmp_path / "alone", dqn(), 120, seed=6, evaluation=Evaluation(60, 2, 3, 2))
     result = launch.run(alone, launch.Compiled(), quiet=True)
