@@ -204,7 +204,7 @@ def test_ways_down_are_free_and_a_declared_parent_may_be_imported():
             "import launchpad, reverb\nfrom acme_ext import builders, envs",
             False,
         ),
-        "acme_ext.replay": ("from acme_ext.replay.server import ReplayServer\nimport tensorflow", True),
+        "acme_ext.replay": ("from acme_ext.replay.reverb.store import ReverbStore\nimport tensorflow", True),
         "acme_ext": ("", True),
     }
     assert violations(modules, {"rainbow": {"dqn"}}) == []

@@ -23,12 +23,13 @@ from acme_ext.config.types import NonNegative, PositiveShare
 from acme_ext.learning.bonus import Bonus
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
-from acme_ext.learning.priorities import PriorityUpdater
+from acme_ext.learning.priorities import make_updater
 from acme_ext.networks.torsos import TORSOS, Torso
 from acme_ext.replay.base import Replay
 from acme_ext.replay.config import TransitionConfig, UnrollConfig
 from acme_ext.replay.mixed import Mixed
 from acme_ext.replay.sequences import SequenceReplay
+from acme_ext.replay.table import Table
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.types import Array, EnvironmentSpec, Tree
 
@@ -49,7 +50,7 @@ class Agent:
     def make_learner(
         self,
         dataset: Iterator[Any],
-        clients: Sequence[Any],
+        tables: Sequence[Table],
         key: Array,
         *,
         devices: Sequence[jax.Device] | None = None,
@@ -58,14 +59,14 @@ class Agent:
 
         Args:
             dataset: an iterator; each item holds `sgd_steps_per_call` batches.
-            clients: Reverb clients that update the priorities, one for each shard of the replay.
+            tables: the replay's tables, one for each shard, whose priorities the learner updates.
             key: random key that initializes the core.
             devices: see `Learner`.
         """
         replay, updater = self.replay, None
         if replay.prioritized:
             fixed = dataset.fixed if isinstance(dataset, Mixed) else None
-            updater = PriorityUpdater(clients, replay.table, replay.priority_offset, fixed)
+            updater = make_updater(tables, fixed)
         return Learner(
             self.core,
             dataset,

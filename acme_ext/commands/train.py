@@ -61,6 +61,24 @@ def add(commands: Any) -> None:
         help="minimum seconds between checkpoints that write the replay's contents again; others reuse the last ones "
         f"({Checkpoints.replay_every_s:g})",
     )
+    common.add_count(
+        train,
+        "--checkpoint-steps",
+        "save every N steps so that a resumed run goes on exactly as if it had not been stopped; all environments "
+        "begin new episodes there, and a run in one process needs --table embedded",
+    )
+    train.add_argument(
+        "--exact",
+        action="store_true",
+        help="resume from the last checkpoint of --checkpoint-steps instead of the newest one",
+    )
+    train.add_argument(
+        "--table",
+        choices=("auto", "embedded", "reverb"),
+        default="auto",
+        help="where the replay's items are stored: in Reverb, or in a table of this package, which needs no Reverb and "
+        "with which a run in one process is determined by its seed (auto: reverb if it is installed)",
+    )
     train.add_argument(
         "--run-dir", metavar="DIR", help="the run directory (runs/AGENT-ENVIRONMENT-sSEED, with changed settings)"
     )
@@ -136,11 +154,22 @@ def experiment_from(options: argparse.Namespace) -> Any:
         num_devices=options.devices,
         environment_options=environment_options,
         evaluation=Evaluation(**given(every=options.eval_every, final_episodes=options.eval_episodes)),
-        checkpoints=Checkpoints(**given(every_s=options.checkpoint_every, replay_every_s=options.replay_every)),
+        checkpoints=Checkpoints(
+            **given(
+                every_s=options.checkpoint_every, replay_every_s=options.replay_every, steps=options.checkpoint_steps
+            )
+        ),
         run_dir=options.run_dir,
         data=data,
         demos=options.demos,
+        table=options.table,
     )
+
+
+def _uses_reverb(options: argparse.Namespace) -> bool:
+    """Whether a run imports Reverb."""
+    acts = options.on != "compiled" and not options.environment.startswith("data:")
+    return acts and options.table != "embedded" and availability.has_reverb()
 
 
 def parse(*arguments: str) -> argparse.Namespace:
@@ -155,7 +184,7 @@ def _train(options: argparse.Namespace) -> int:
     on = train_on.placement_of(options)
     program = train_on.is_program(options)
     if not options.quiet:
-        what = "JAX" if options.on == "compiled" or not availability.has_reverb() else "JAX, TensorFlow and Reverb"
+        what = "JAX, TensorFlow and Reverb" if _uses_reverb(options) else "JAX"
         print(f"acme-ext: loading {what} ...", file=sys.stderr, flush=True)
     with train_on.started_ahead(options) if program else contextlib.nullcontext():
         from acme_ext.launch.runner import run
@@ -168,6 +197,7 @@ def _train(options: argparse.Namespace) -> int:
             record=options.record,
             snapshot_every=options.snapshot_every,
             skip_damaged=options.skip_damaged,
+            exact=options.exact,
         )
     if result.stopped_by is not None:
         steps = result.environment_steps or result.learner_steps

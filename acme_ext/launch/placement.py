@@ -36,7 +36,7 @@ class Handles(NamedTuple):
     """`snapshot() -> dict` returns the program's state, with the total counts so far in `counts`; `request_stop()`
     stops the program after a last save."""
     replays: Sequence[Any]
-    """A `reverb.Client` for each shard."""
+    """A `replay.table.Table` for each shard."""
 
 
 Extend = Callable[[Any, Handles], None]
@@ -52,6 +52,7 @@ class RunOptions:
     record: str | os.PathLike[str] | None = None
     snapshot_every: PositiveInt | None = None
     skip_damaged: bool = False
+    exact: bool = False
 
     def __post_init__(self):
         check_fields(self)
@@ -87,6 +88,12 @@ class Placement:
             raise UsageError("a run on recorded data does not act: there is nothing to record.")
         if experiment.data is None and experiment.demos is None and options.skip_damaged:
             raise UsageError("this run uses no recorded data, so there are no damaged parts to leave out.")
+        if experiment.data is not None and experiment.table != "auto":
+            raise UsageError(
+                f"a run on recorded data has no replay to write to: table {experiment.table!r} has no meaning."
+            )
+        if options.exact and not experiment.checkpoints.steps:
+            raise UsageError("exact needs checkpoints that are scheduled by steps: give --checkpoint-steps N.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +114,17 @@ class InProcess(Placement):
         super().check(experiment, options)
         if experiment.data is not None and (self.profile or self.observers):
             raise UsageError("a run on recorded data does not act: there is nothing to observe or to profile.")
+        checkpoints = experiment.checkpoints
+        if experiment.data is None and checkpoints.steps:
+            if experiment.table_kind != "embedded":
+                raise UsageError(
+                    "checkpoints.steps needs the embedded table, because Reverb draws other items after a resume: give "
+                    "--table embedded."
+                )
+            if not checkpoints.replay or checkpoints.replay_every_s:
+                raise UsageError(
+                    "checkpoints.steps needs the replay's contents in every checkpoint (replay_every_s=0)."
+                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +183,8 @@ class Compiled(Placement):
         super().check(experiment, options)
         if options.record is not None:
             raise UsageError("a compiled run can't record its episodes: run it without --on compiled.")
+        if experiment.table != "auto":
+            raise UsageError(f"a compiled run's replay is on the device: table {experiment.table!r} has no meaning.")
         if experiment.seed + self.seeds > 2**31:
             raise UsageError(f"seeds is {self.seeds}: all seeds must be in [0, 2**31).")
         root = self.directory(experiment)
@@ -250,6 +270,11 @@ class Program(Placement):
                 "a program needs at least 1 actor."
                 if experiment.data is None
                 else "a run on recorded data has no actors: leave actors out."
+            )
+        if experiment.checkpoints.steps:
+            raise UsageError(
+                "checkpoints.steps is for runs in one process, on recorded data or compiled: the order of what a "
+                "program's nodes do is not determined."
             )
 
     def for_run(self, experiment: "Experiment") -> "Program":

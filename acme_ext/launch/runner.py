@@ -32,6 +32,7 @@ def run(
     record: str | os.PathLike[str] | None = None,
     snapshot_every: int | None = None,
     skip_damaged: bool = False,
+    exact: bool = False,
 ) -> Result:
     """Runs an experiment until its budget is used, resuming from its run directory if possible.
 
@@ -50,6 +51,8 @@ def run(
         snapshot_every: steps of the budget between exports of the evaluation policy to `snapshots/STEP` in the run
             directory, see `acme-ext export`; None for no exports.
         skip_damaged: skips damaged parts of recorded data with a message, instead of raising an error.
+        exact: resumes from the newest checkpoint of `Checkpoints.steps`, from which the run goes on exactly as if it
+            had not been stopped; without it, from the newest checkpoint.
 
     Returns:
         The run's result. With several seeds in one compiled run, its score is of all their episodes, and `seeds` has
@@ -65,7 +68,7 @@ def run(
         raise UsageError(f"{experiment!r} is no Experiment: give launch.Experiment(builder, environment).")
     if not isinstance(on, (InProcess, Compiled, *PROGRAMS.values())):
         raise UsageError(f"on is {on!r}: it must be InProcess(), Processes(), Threads(), Ray() or Compiled().")
-    options = RunOptions(fresh, quiet, record, snapshot_every, skip_damaged)
+    options = RunOptions(fresh, quiet, record, snapshot_every, skip_damaged, exact)
     on.check(experiment, options)
     if isinstance(on, Program):
         from acme_ext.launch.engines.program import start
@@ -81,7 +84,7 @@ def run(
         sessions = []
         for each, config in zip(start.experiments, start.configs, strict=True):
             rundir = prepare(each, config, fresh=fresh)
-            sessions.append(stack.enter_context(open_session(rundir, each, report, progress)))
+            sessions.append(stack.enter_context(open_session(rundir, each, report, progress, exact=exact)))
         if progress:
             report(f"the run directory is {on.directory(experiment)}")
         engine = make_engine(sessions)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 30.0
 """Seconds without progress after which a run explains what it waits for."""
 
-_LOG_EVERY_S = 1.0  # between log rows, where an engine logs by the clock; each row waits for the device
+_ROWS = 200  # minimum number of rows in the logs of actor and learner, if the run has as many steps
 _TELL_EVERY_S = 1.0  # between writes of the run's status
 _NOTHING_LEARNED = (
     "warning: nothing was learned, because the replay never held enough for the learner's first batch: give the run "
@@ -42,6 +42,7 @@ class Session:
         report: called with messages for the user.
         progress: the progress line, if there is one.
         deferred: log rows are written by `flush` only.
+        exact: whether to resume from the newest checkpoint that the run goes on from exactly, see `Checkpoints.steps`.
     """
 
     def __init__(
@@ -52,20 +53,21 @@ class Session:
         progress: ProgressLine | None = None,
         *,
         deferred: bool = False,
+        exact: bool = False,
     ):
         self.rundir, self.experiment, self.report, self.progress = rundir, experiment, report, progress
         self.checkpoints = RunCheckpoints(rundir, experiment.checkpoints, report)
         self.best = BestParams(rundir, report)
         self.counts = Counts()
         self.next_evaluation = experiment.evaluation.every
+        self._next_checkpoint = experiment.checkpoints.steps
         self.snapshots: Snapshots | None = None
         self._acts = experiment.data is None
         self._loggers: dict[str, Any] = {}
-        self._deferred, self._writing = deferred, threading.Lock()
+        self._exact, self._deferred, self._writing = exact, deferred, threading.Lock()
         self._rows: collections.deque[tuple[str, dict[str, Any]]] = collections.deque()  # to be written
         self._warned = set[str]()
-        self._rows_every: int | None = None
-        self._next_row = self._logged_at = -math.inf
+        self._rows_every = max(1, min(experiment.evaluation.every or experiment.steps, experiment.steps // _ROWS))
         self._logged: Mapping[str, int] = {}
         self._elapsed, self._started, self._told_at = 0.0, time.monotonic(), -math.inf
         loggers.describe_run(rundir, rundir.read_config())
@@ -134,23 +136,25 @@ class Session:
 
     # Schedules ------------------------------------------------------------------------------------------------------
 
-    def log_every(self, steps: int | None) -> None:
-        """Chooses the steps between two log rows; None: about a row a second."""
-        self._rows_every = steps
-        if steps:
-            self._next_row = (self._logged.get(self.experiment.step_key, 0) // steps + 1) * steps
-        else:
-            self._logged_at = time.monotonic()
-
     @property
     def next_stop(self) -> int:
-        """The step of the next log row, evaluation or snapshot, or of the end."""
-        stop = self.experiment.steps
+        """The step of the next log row, evaluation, snapshot or checkpoint, or of the end."""
+        stop = min(self.experiment.steps, self._next_row)
         if self.experiment.evaluation.every:
             stop = min(stop, self.next_evaluation)
-        if self._rows_every:
-            stop = min(stop, int(self._next_row))
+        if self._next_checkpoint:
+            stop = min(stop, self._next_checkpoint)
         return stop if self.snapshots is None else min(stop, self.snapshots.next)
+
+    @property
+    def _next_row(self) -> int:
+        """The step of the next log row."""
+        return (self._logged.get(self.experiment.step_key, 0) // self._rows_every + 1) * self._rows_every
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether a checkpoint is due that is scheduled by steps, see `Checkpoints.steps`."""
+        return 0 < self._next_checkpoint <= self.steps
 
     def snapshot_every(self, steps: int, loaded: Callable[[], Loaded]) -> None:
         """Exports the policy of `loaded()` every so many steps of the budget, see `Snapshots`."""
@@ -158,18 +162,16 @@ class Session:
 
         self.snapshots = Snapshots(loaded, self.rundir, self.steps, steps)
 
+    @property
     def row_due(self) -> bool:
         """Whether it is time for a log row."""
-        if self._rows_every:
-            return self._next_row <= self.steps
-        return time.monotonic() - self._logged_at >= _LOG_EVERY_S
+        return self._next_row <= self.steps
 
     def log_rows(self, rows: Mapping[str, Mapping[str, float]]) -> None:
         """Logs an engine's rows, by the name of their log."""
         for label, row in rows.items():
             self.log(label, row)
         self._logged = self.columns()
-        self.log_every(self._rows_every)
 
     @property
     def logged(self) -> bool:
@@ -232,6 +234,7 @@ class Session:
         """Saves a checkpoint of an engine's contents and of this session; `last` if the run ends here."""
         state = {**self.state(), **contents.state}
         self.checkpoints.save(self.steps, contents._replace(state=state), last=last)
+        self._next_checkpoint = self.experiment.checkpoints.after(self.steps)
 
     def restore(
         self, templates: Mapping[str, Any], steps: int | None = None, *, optional: Sequence[str] = ()
@@ -240,7 +243,7 @@ class Session:
 
         The arguments and the result are those of `RunCheckpoints.restore`.
         """
-        restored = self.checkpoints.restore(templates, steps, optional=optional)
+        restored = self.checkpoints.restore(templates, steps, optional=optional, exact=self._exact)
         budget, key = self.experiment.steps, self.experiment.step_key
         for path in sorted(self.rundir.logs.glob("*.csv")):
             last = restored.steps if restored else -1
@@ -259,9 +262,15 @@ class Session:
             made = loggers.read_csv(path).get(key, ()) if path.is_file() else ()
             scheduled = self.experiment.evaluation.after(int(max(made)) if len(made) else 0)
         self.next_evaluation = self.experiment.evaluation.resumed(self.steps, scheduled)
+        self._next_checkpoint = self.experiment.checkpoints.after(self.steps)
         self._logged = self.columns() if state.get("logged") == self.steps else {key: state.get("logged", 0)}
         used = f", and its budget of {budget:,} steps is used" if self.steps >= budget else ""
         self.report(f"resuming {self.rundir.path} at step {self.steps:,}{used}.")
+        if self.experiment.checkpoints.steps and state.get("exact") is False:
+            self.report(
+                "this run was stopped between two checkpoints of --checkpoint-steps: it goes on, but not exactly as if "
+                "it had not been stopped. To return to the last such checkpoint instead, give --exact."
+            )
         return restored
 
     # The end --------------------------------------------------------------------------------------------------------

@@ -23,8 +23,6 @@ class Upkeep:
     def __init__(self, engine: Engine, sessions: Sequence[Session], interrupt: Interrupt):
         self._engine, self._sessions, self._interrupt = engine, sessions, interrupt
         self._evaluation_steps = 0
-        for index, session in enumerate(sessions):
-            session.log_every(engine.rows_every[index] if engine.rows_every else None)
 
     @contextlib.contextmanager
     def explaining(self) -> Iterator[None]:
@@ -45,15 +43,17 @@ class Upkeep:
         return [session.next_stop for session in self._sessions]
 
     def events(self) -> None:
-        """Logs, evaluates and exports what is due at the current steps."""
+        """Logs, evaluates, exports and saves what is due at the current steps."""
         sessions = self._sessions
-        if self._engine.rows_every:
-            self._log([session.row_due() for session in sessions])
+        self._log([session.row_due for session in sessions])
         due = [session.evaluation_due for session in sessions]
         if any(due) and (scores := self._evaluate(sessions[0].experiment.evaluation.episodes)):
             for index in itertools.compress(range(len(sessions)), due):
                 self._evaluated(index, scores[index])
         self._export()
+        if any(session.checkpoint_due for session in sessions):
+            self._engine.end_part()
+            self._save()
 
     def _export(self) -> None:
         for session in self._sessions:
@@ -61,12 +61,9 @@ class Upkeep:
                 session.snapshots.export_if_due(session.steps)
 
     def tick(self) -> None:
-        """Shows the progress; logs and saves by the clock."""
+        """Shows the progress, and saves by the clock."""
         sessions = self._sessions
         self._show()
-        ended = all(session.steps >= session.experiment.steps for session in sessions)
-        if not self._engine.rows_every and not ended and sessions[0].row_due():
-            self._log([True] * len(sessions))
         for session in sessions:
             session.tell(self._engine.doing)
         if sessions[0].checkpoints.due():

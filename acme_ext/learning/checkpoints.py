@@ -81,6 +81,8 @@ class CheckpointStore:
         trees: Mapping[str, Tree],
         info: Mapping[str, Any],
         extra: Callable[[Path], None] | None = None,
+        *,
+        keep_also: int | None = None,
     ) -> Path:
         """Saves a checkpoint and returns its folder; all files are synced to the disk when this returns.
 
@@ -91,6 +93,7 @@ class CheckpointStore:
           info: JSON values, by name.
           extra: a function that writes further files into the given folder. Hard links to files of the latest
             checkpoint are neither read nor written again.
+          keep_also: the steps of a checkpoint that is kept besides the latest ones.
 
         Raises:
           RunError: the disk is full; older checkpoints are kept.
@@ -120,7 +123,7 @@ class CheckpointStore:
             os.rename(folder, target)
             files.fsync(self._directory)
             self._whole[target.name] = True
-            self._prune(target)
+            self._prune(target, keep_also)
         return target
 
     def restore(
@@ -166,6 +169,12 @@ class CheckpointStore:
             raise RunError(f"every checkpoint in {self._directory} is damaged: start anew in another directory.")
         return None
 
+    def infos(self, name: str) -> Iterator[tuple[int, Any]]:
+        """Yields the steps of each checkpoint, the latest first, and a part of its info, which is not verified."""
+        for folder in self._folders():
+            with contextlib.suppress(OSError, ValueError):
+                yield int(folder.name[:12]), json.loads((folder / f"{name}.json").read_text("utf-8"))
+
     def latest(self) -> int | None:
         """Returns the steps of the latest checkpoint that is not known to be damaged; None if there is none."""
         return next((int(f.name[:12]) for f in self._folders() if self._whole.get(f.name, True)), None)
@@ -199,13 +208,13 @@ class CheckpointStore:
                 self._whole[folder.name] = False
         return self._whole[folder.name]
 
-    def _prune(self, newest: Path) -> None:
+    def _prune(self, newest: Path, keep_also: int | None) -> None:
         kept = 0
         for folder in self._folders():
             given_up = folder.name > newest.name or len(folder.name) > len(newest.name)
             if not given_up and kept < self._keep:
                 kept += self._is_whole(folder)
-            else:
+            elif given_up or keep_also is None or int(folder.name) != keep_also:
                 _discard(folder)
 
 

@@ -12,13 +12,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from acme_ext import interfaces
 from acme_ext.errors import NotFiniteError, UsageError
 from acme_ext.learning.core import LearnerCore, is_finite
-from acme_ext.learning.priorities import PriorityUpdater
+from acme_ext.learning.priorities import Errors, PriorityUpdater
 from acme_ext.learning.prioritized import importance_weights
 from acme_ext.types import Array, Params, Sample
 from acme_ext.utils import compiling
 
 if TYPE_CHECKING:
-    from acme_ext.replay.dataset import RawBatch
+    from acme_ext.replay.table import RawBatch
 
 _MOST_CALLS = 2  # unfinished calls: the one that runs, and the next one
 
@@ -35,7 +35,7 @@ class Learner(interfaces.Learner):
     A call of `step` takes one raw batch of `steps_per_call * batch_size` items and moves it to the device as bytes. The
     device unpacks it and makes `steps_per_call` learner steps. The call doesn't wait for these steps, only for those of
     the call before the last: otherwise JAX would accept up to 32 calls, and batches would wait in them while actors use
-    old parameters. Metrics stay on the device until `metrics()` is called, and a thread sends the priorities. A loss
+    old parameters. Metrics stay on the device until `metrics()` is called. A loss
     that is not finite is recorded on the device; `check` and `metrics` raise an error for it.
 
     Args:
@@ -94,6 +94,7 @@ class Learner(interfaces.Learner):
         """Waits for the next raw batch, and starts `steps_per_call` learner steps on it."""
         while len(self._unfinished) >= _MOST_CALLS:
             self._unfinished.popleft().block_until_ready()
+        self.settle()
         raw = next(self._batches)
         lead = (self._steps_per_call, self._batch_size)
         rows = raw.rows.reshape(lead + raw.rows.shape[1:])
@@ -108,7 +109,12 @@ class Learner(interfaces.Learner):
         self.steps += self._steps_per_call
         self.calls += 1
         if self._priorities is not None:
-            self._priorities.put(raw.keys, errors, raw.source)
+            self._priorities.put(Errors(raw.keys, errors, raw.source))
+
+    def settle(self) -> None:
+        """Applies the errors of the calls so far to a table whose next batch must know them, see `PriorityUpdater`."""
+        if self._priorities is not None:
+            self._priorities.settle()
 
     def metrics(self) -> dict[str, float]:
         """Returns the metrics of the latest call, averaged over its steps; waits for the device.

@@ -1,10 +1,10 @@
-"""Writes new priorities back to the replay, outside the learner's thread."""
+"""Writes new priorities back to the replay."""
 
 import queue
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent import futures
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,77 +12,125 @@ from acme_ext.types import Array
 
 if TYPE_CHECKING:
     from acme_ext.replay.fixed import FixedRows
+    from acme_ext.replay.table import Table
 
 
-class PriorityUpdater:
-    """Sends a learner's new priorities, |TD error| + `offset`, to their table, in its own thread.
+class Errors(NamedTuple):
+    """The |TD errors| of a learner call."""
 
-    All shards are updated in parallel. If a key occurs twice in a batch, the later priority counts. If the server is
-    too slow, `put` waits, so priorities are never older than a few learner calls.
+    keys: np.ndarray  # uint64 [N] the items' keys
+    errors: Array  # [N], or [steps, batch]; they may still be being computed
+    source: np.ndarray | None = None  # [N] 0 for items of the table, and a recorded source's number for its items
+
+
+class PriorityUpdater(Protocol):
+    """Sends a learner's |TD errors| to the tables that its batches came from."""
+
+    def put(self, errors: Errors) -> None:
+        """Takes the errors of a learner call."""
+
+    def settle(self) -> None:
+        """Applies the errors so far, if that must happen before the next batch is drawn or the table is saved."""
+
+    def close(self) -> None:
+        """Sends all errors that were put."""
+
+
+def make_updater(tables: "Sequence[Table]", fixed: "Mapping[int, FixedRows] | None" = None) -> PriorityUpdater:
+    """Returns the updater that suits a replay's tables.
 
     Args:
-        clients: Reverb clients, one for each shard. Each shard gave an equal part of every batch, in this order.
-        table: the table that the items came from.
-        offset: added to every error.
+        tables: the replay's shards. Each gave an equal part of every batch, in this order.
         fixed: recorded sources of a `Mixed`, by number. They receive the errors of their own items.
     """
+    threaded = any(table.threaded for table in tables)
+    return (ThreadedUpdater if threaded else DirectUpdater)(tables, fixed or {})
 
-    def __init__(
-        self,
-        clients: Sequence[Any],
-        table: str,
-        offset: float = 0.0,
-        fixed: "Mapping[int, FixedRows] | None" = None,
-    ):
-        self._clients, self._table, self._offset, self._fixed = clients, table, offset, fixed or {}
-        self._queue: queue.Queue[tuple[np.ndarray, Array, np.ndarray | None] | None] = queue.Queue(maxsize=4)
+
+class DirectUpdater:
+    """Applies errors in the learner's thread, before the next batch is drawn.
+
+    So every batch is drawn by the priorities of all batches before it.
+    """
+
+    def __init__(self, tables: "Sequence[Table]", fixed: "Mapping[int, FixedRows]"):
+        self._tables, self._fixed = tables, fixed
+        self._pending: list[Errors] = []
+
+    def put(self, errors: Errors) -> None:
+        self._pending.append(errors)
+
+    def settle(self) -> None:
+        pending, self._pending = self._pending, []
+        for each in pending:
+            for table, keys, errors in _of_tables(each, self._tables, self._fixed):
+                table.update(keys, errors)
+
+    def close(self) -> None:
+        self.settle()
+
+
+class ThreadedUpdater:
+    """Sends errors to their tables in its own thread, all tables in parallel.
+
+    If a server is too slow, `put` waits, so priorities are never older than a few learner calls.
+    """
+
+    def __init__(self, tables: "Sequence[Table]", fixed: "Mapping[int, FixedRows]"):
+        self._tables, self._fixed = tables, fixed
+        self._queue: queue.Queue[Errors | None] = queue.Queue(maxsize=4)
         self._error: Exception | None = None
-        self._pool = futures.ThreadPoolExecutor(len(self._clients), "priorities")
+        self._pool = futures.ThreadPoolExecutor(len(self._tables), "priorities")
         self._thread = threading.Thread(target=self._run, name="priorities", daemon=True)
         self._thread.start()
 
-    def put(self, keys: np.ndarray, errors: Array, source: np.ndarray | None = None) -> None:
-        """Queues the |TD errors| `[N]` of the items `keys` `[N]`; the errors may still be being computed.
-
-        `source` `[N]` is 0 for items of the table, and a recorded source's number for its items.
-        """
+    def put(self, errors: Errors) -> None:
         self._raise()
-        self._queue.put((keys, errors, source))
+        self._queue.put(errors)
+
+    def settle(self) -> None:
+        pass
 
     def close(self) -> None:
-        """Sends all queued priorities and ends the thread."""
+        """Sends all queued errors and ends the thread."""
         self._queue.put(None)
         self._thread.join()
         self._raise()
 
     def _raise(self) -> None:
         if self._error is not None:
-            raise RuntimeError(f"priorities could not be written to table {self._table!r}") from self._error
+            raise RuntimeError("priorities could not be written to the replay") from self._error
 
     def _run(self) -> None:
         while (job := self._queue.get()) is not None:
             if self._error is not None:
                 continue  # keep emptying the queue, so that `put` can raise the error
             try:
-                keys, errors, source = job
-                errors = np.asarray(errors)
-                if not np.isfinite(errors).all():
-                    continue  # the learner's check ends the run, and Reverb's table would stop working
-                source = np.zeros(len(keys), np.uint8) if source is None else source
-                for number, rows in self._fixed.items():
-                    chosen = source == number
-                    rows.update(keys[chosen].astype(np.int64), errors.ravel()[chosen])
-                # Each shard gave B / shards consecutive items of a batch of B items.
-                parts = (*errors.shape[:-1], len(self._clients), -1)
-                keys, own = keys.reshape(parts), source.reshape(parts) == 0
-                values = errors.reshape(parts) + np.float32(self._offset)
-
-                def send(shard: int, client: Any, keys=keys, values=values, own=own) -> None:
-                    mine = own[..., shard, :]
-                    pairs = zip(keys[..., shard, :][mine].tolist(), values[..., shard, :][mine].tolist(), strict=True)
-                    client.mutate_priorities(self._table, dict(pairs))
-
-                list(self._pool.map(send, range(len(self._clients)), self._clients))
+                parts = _of_tables(job, self._tables, self._fixed)
+                list(self._pool.map(lambda part: part[0].update(*part[1:]), parts))
             except Exception as error:
                 self._error = error
         self._pool.shutdown()
+
+
+def _of_tables(
+    given: Errors, tables: "Sequence[Table]", fixed: "Mapping[int, FixedRows]"
+) -> "list[tuple[Table, np.ndarray, np.ndarray]]":
+    """Returns the keys and errors of each table's items, and gives recorded sources those of their own items."""
+    keys, source, errors = given.keys, given.source, np.asarray(given.errors)
+    if not np.isfinite(errors).all():
+        return []  # the learner's check ends the run
+    if source is not None:
+        for number, rows in fixed.items():
+            chosen = source == number
+            rows.update(keys[chosen].astype(np.int64), errors.ravel()[chosen])
+    if source is None and len(tables) == 1:
+        return [(tables[0], keys, errors.reshape(keys.shape))]
+    # Each shard gave B / shards consecutive items of a batch of B items.
+    parts = (*errors.shape[:-1], len(tables), -1)
+    keys, errors = keys.reshape(parts), errors.reshape(parts)
+    own = np.ones(keys.shape, bool) if source is None else source.reshape(parts) == 0
+    return [
+        (table, keys[..., shard, :][own[..., shard, :]], errors[..., shard, :][own[..., shard, :]])
+        for shard, table in enumerate(tables)
+    ]

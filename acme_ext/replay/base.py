@@ -1,4 +1,4 @@
-"""The base class of all replays: one Reverb table of packed rows, with its writers and readers."""
+"""The base class of all replays: what an item is, how rows are made of steps, and how batches are made of rows."""
 
 import abc
 import dataclasses
@@ -9,10 +9,8 @@ from acme_ext.config.types import PositiveInt
 from acme_ext.errors import UsageError
 from acme_ext.replay import blocks
 from acme_ext.replay.config import Order, Sampling
-from acme_ext.replay.dataset import Dataset
 from acme_ext.replay.limits import RateLimit
-from acme_ext.replay.prioritized import PrioritySink
-from acme_ext.replay.rows import Layout, OnWait, Sink, StructuredSink
+from acme_ext.replay.rows import Layout, OnWait, Sink
 from acme_ext.types import Array, EnvironmentSpec, Tree
 
 Self = TypeVar("Self", bound="Replay")
@@ -22,10 +20,10 @@ _UNCONFIRMED = 16  # rows, plus one step of all its environments, that a writer 
 
 @dataclasses.dataclass(frozen=True)
 class Replay(Sampling, abc.ABC):
-    """A replay of items in one Reverb table, each a flat row of bytes. Subclasses define what an item is.
+    """A replay of items in one table, each a flat row of bytes. Subclasses define what an item is.
 
-    A subclass may store a block of several rows in one item of the Reverb table (`block`). Users of a replay don't see
-    blocks: sizes, limits, counts and batches are in rows.
+    Where the rows are stored is the table's matter, see `replay.table`. In Reverb, an item of the table may be a block
+    of several rows (`block`). Users of a replay don't see blocks: sizes, limits, counts and batches are in rows.
 
     Attributes:
         spec: the environment's spec.
@@ -81,14 +79,19 @@ class Replay(Sampling, abc.ABC):
     def _layout(self) -> Layout:
         """The layout of an item in its row."""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes in a row."""
+        return self._layout.nbytes
+
     @abc.abstractmethod
     def writer(
-        self, client: Any, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
+        self, sink: Sink, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
     ) -> Any:
         """Returns a writer for `num_envs` environments that step in parallel.
 
         Args:
-            client: a Reverb client of the table's server, or a sink that receives the rows.
+            sink: receives the rows; see `Table.sink`.
             num_envs: number of environments.
             max_pending: number of unconfirmed rows at which the writer blocks; None to never block.
             on_wait: called a few times a second while the writer waits; it may raise to end the wait.
@@ -96,7 +99,7 @@ class Replay(Sampling, abc.ABC):
 
     @functools.cached_property
     def block(self) -> int:
-        """Rows in one item of the Reverb table, which are written and sampled together."""
+        """Rows in one item of a Reverb table, which are written and sampled together."""
         return 1
 
     @property
@@ -148,46 +151,16 @@ class Replay(Sampling, abc.ABC):
             return inserts
         return self.block * self._table_limit.samples_allowed(inserts // self.block)
 
-    def tables(self) -> list:
-        """Returns the `reverb.Table`s that a server must hold."""
-        import reverb
-        import tensorflow as tf
-
-        signature = tf.TensorSpec(self._item_shape, tf.uint8)
+    def inserts_allowed(self, samples: int) -> float:
+        """Returns the total number of rows that may be inserted after a total of `samples` sampled rows."""
         if self.fifo:
-            return [reverb.Table.queue(self.table, self.max_size, signature=signature)]
-        selectors, size = reverb.selectors, -(-self.max_size // self.block)
-        sampler = selectors.Prioritized(self.priority_exponent) if self.prioritized else selectors.Uniform()
-        limiter = self._table_limit.make()
-        return [reverb.Table(self.table, sampler, selectors.Fifo(), size, limiter, signature=signature)]
-
-    def _sink(self, client: Any) -> Sink:
-        if isinstance(client, Sink):
-            sink = client
-        elif self.prioritized:
-            sink = PrioritySink(client, self.table, self.priority_offset)
-        else:
-            sink = StructuredSink(client, self.table, self._item_shape)
-        return sink if self.block == 1 else blocks.BlockSink(sink, self.block, self.waiting)
-
-    @property
-    def _item_shape(self) -> tuple[int, ...]:
-        """The shape of an item in bytes: a row, or a block of rows."""
-        return (self._layout.nbytes,) if self.block == 1 else (self.block, self._layout.nbytes)
+            return samples + self.max_size
+        return self.block * self._table_limit.inserts_allowed(samples // self.block)
 
     @functools.cached_property
     def _table_limit(self) -> RateLimit:
         """The rate limit in units of the table's items."""
         return blocks.limit_of(self.limit, self.block)
-
-    def dataset(self, client: Any, num_batches: int = 1, *, on_wait: OnWait = lambda: None) -> Dataset:
-        """Returns an iterator whose items are `num_batches` batches, concatenated in one `RawBatch`.
-
-        It has `num_batches * batch_size` rows. `on_wait` is the same as for `writer`.
-        """
-        size = self.batch_size * num_batches // self.block
-        workers = 1 if self.fifo else 2
-        return Dataset(client, self.table, self._item_shape, size, workers=workers, on_wait=on_wait)
 
     def split(self: Self, shards: int) -> Self:
         """Returns the settings for one of `shards` equal parts of this replay, each on its own server.

@@ -12,11 +12,10 @@ import tree
 from acme_ext.errors import UsageError
 from acme_ext.replay import blocks
 from acme_ext.replay.base import Replay
-from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.rows import OnWait
+from acme_ext.replay.sum_tree import SumTree
+from acme_ext.replay.table import RawBatch
 from acme_ext.types import Tree
-
-_GROUP = 256
 
 
 class MemorySink:
@@ -106,9 +105,7 @@ class FixedRows:
         self._exponent, self._offset = exponent, offset
         self._lock = threading.Lock()
         self._errors = np.ones(len(rows), np.float32)
-        # Sampling chooses a group first, so that not all weights are summed for every batch.
-        self._weights = np.zeros((-(-len(rows) // _GROUP), _GROUP))
-        self._sums = np.zeros(len(self._weights))
+        self._weights = SumTree(len(rows))
         self._weigh(np.arange(len(rows)))
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -117,17 +114,9 @@ class FixedRows:
         if self._exponent is None:
             return rng.integers(0, size, count), np.ones(count, np.float32)
         with self._lock:
-            groups = np.cumsum(self._sums)
-            point = rng.random(count) * groups[-1]
-            group = np.minimum(np.searchsorted(groups, point, side="right"), len(groups) - 1)
-            weights = self._weights[group]
-            within = np.cumsum(weights, axis=1)
-            rest = point - (groups[group] - self._sums[group])
-            # Rounding could select a place after the last row with a weight.
-            last = (within < within[:, -1:]).sum(axis=1)
-            place = np.minimum((within <= rest[:, None]).sum(axis=1), last)
-            share = weights[np.arange(count), place] / groups[-1]
-        return group * _GROUP + place, (size * share).astype(np.float32)
+            place = self._weights.draw(rng, count)
+            share = self._weights[place] / self._weights.total
+        return place, (size * share).astype(np.float32)
 
     def update(self, index: np.ndarray, errors: np.ndarray) -> None:
         """Sets the |TD errors| `[M]` of rows `[M]`; if a row occurs twice, the later error counts."""
@@ -152,9 +141,7 @@ class FixedRows:
     def _weigh(self, index: np.ndarray) -> None:
         if self._exponent is None:
             return
-        self._weights.reshape(-1)[index] = (self._errors[index] + self._offset) ** self._exponent
-        changed = np.unique(index // _GROUP)
-        self._sums[changed] = self._weights[changed].sum(axis=1)
+        self._weights.set(index, (self._errors[index] + self._offset) ** self._exponent)
 
 
 class FixedBatches(Iterator[RawBatch]):

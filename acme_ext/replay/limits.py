@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from typing import Any
 
 from acme_ext.errors import UsageError
 
@@ -78,7 +77,7 @@ class RateLimit:
             return 0
         if self.samples_per_insert is None:
             return math.inf
-        low, _ = self._bounds(self.samples_per_insert)
+        low, _ = self.bounds(self.samples_per_insert)
         balance = inserts * self.samples_per_insert
         allowed = math.floor(balance - low)
         # Reverb allows the last sample if `balance - samples >= low`, which is exact. The difference above may have
@@ -87,16 +86,14 @@ class RateLimit:
             allowed -= 1
         return max(0, allowed)
 
-    def make(self) -> Any:
-        """Returns the `reverb.rate_limiters.RateLimiter`."""
-        import reverb
+    def inserts_allowed(self, samples: int) -> float:
+        """Returns the total number of inserts that are allowed after a total of `samples` samples."""
+        if self.samples_per_insert is None:
+            return math.inf
+        _, high = self.bounds(self.samples_per_insert)
+        return max(self.min_size, math.floor((high + samples) / self.samples_per_insert))
 
-        ratio = self.samples_per_insert
-        if ratio is None:
-            return reverb.rate_limiters.MinSize(self.min_size)
-        return reverb.rate_limiters.SampleToInsertRatio(ratio, self.min_size, self._bounds(ratio))
-
-    def _bounds(self, ratio: float) -> tuple[float, float]:
+    def bounds(self, ratio: float) -> tuple[float, float]:
         """Returns the values of `inserts * ratio - samples` below which readers wait, and above which writers wait."""
         middle = ratio * self.min_size
         low, high = middle - self.error_buffer, middle + self.error_buffer

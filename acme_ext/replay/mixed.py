@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acme_ext.errors import UsageError
-from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.fixed import FixedRows, restore_generator, save_generator
+from acme_ext.replay.table import RawBatch
 
 _SOURCES = "the first source must be a replay's dataset, and the others must be FixedRows."
 

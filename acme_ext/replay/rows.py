@@ -1,14 +1,12 @@
-"""Items as flat rows of bytes: the layout of an item's fields in a row, and the sinks that send rows to a Reverb table.
+"""Items as flat rows of bytes: the layout of an item's fields in a row, and the writers that send rows to a table.
 
 Reverb's cost is per column and per item, not per byte. An item whose fields are packed into a single column is written
 and sampled several times faster than one with a column per field. Only a `Layout` knows the positions of the fields:
 writers pack rows with it (NumPy), and learners unpack them with it (JAX, inside the compiled step).
 """
 
-import abc
-import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 import tree
@@ -16,7 +14,6 @@ import tree
 from acme_ext.types import Array, Tree
 
 OnWait = Callable[[], None]
-_WAIT_MS = 200
 
 
 class Layout:
@@ -74,7 +71,6 @@ class Layout:
         return lax.bitcast_convert_type(flat, dtype).reshape(batch + shape)
 
 
-@runtime_checkable
 class Sink(Protocol):
     """Sends rows of bytes to one table in the background."""
 
@@ -97,65 +93,6 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Closes the connection at once."""
-
-
-class ReverbSink(abc.ABC):
-    """A sink that sends each row as an item, with one of Reverb's writers."""
-
-    def __init__(self, writer: Any):
-        self._writer: Any = writer
-
-    @abc.abstractmethod
-    def append(self, rows: np.ndarray, errors: np.ndarray | None) -> int:
-        """See `Sink`."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """See `Sink`."""
-
-    def flush(self, pending: int, on_wait: OnWait) -> None:
-        while not self.has_sent(pending, timeout_ms=_WAIT_MS):
-            on_wait()
-
-    def has_sent(self, pending: int, *, timeout_ms: int = 1) -> bool:
-        from reverb import errors  # with a timeout of 0, TrajectoryWriter waits without limit
-
-        try:
-            self._writer.flush(pending, timeout_ms=timeout_ms)
-        except errors.DeadlineExceededError:
-            return False
-        return True
-
-
-class StructuredSink(ReverbSink):
-    """A sink for items of equal priority.
-
-    It uses Reverb's cheapest writer, StructuredWriter, which takes about 15 us of CPU per item.
-    """
-
-    def __init__(self, client: Any, table: str, shape: tuple[int, ...]):
-        import tensorflow as tf
-        from reverb import structured_writer
-
-        pattern = structured_writer.pattern_from_transform(tf.TensorSpec(shape, tf.uint8), lambda column: column[-1])
-        config = structured_writer.create_config(pattern=pattern, table=table)
-        super().__init__(client.structured_writer([config]))
-
-    def append(self, rows: np.ndarray, errors: np.ndarray | None) -> int:
-        assert errors is None
-        append = self._writer.append
-        for row in rows:
-            append(row)
-        return len(rows)
-
-    def close(self) -> None:
-        try:
-            self._writer.flush(0, timeout_ms=_WAIT_MS)
-        except Exception:
-            # Deleting Reverb's writer blocks all Python threads until every row is confirmed, which a rate limit can
-            # delay forever. So a writer with unconfirmed rows is never deleted.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._writer))
-        self._writer = None
 
 
 class RowWriter:

@@ -18,7 +18,7 @@ from acme_ext.types import Array, Sequence, Tree, stored_extras
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceReplay(Replay):
-    """A replay of sequences of steps in one Reverb table; each sequence is stored in one flat row of bytes.
+    """A replay of sequences of steps in one table; each sequence is stored in one flat row of bytes.
 
     It has these attributes in addition to `Replay`'s.
 
@@ -76,10 +76,10 @@ class SequenceReplay(Replay):
         return UnrollStore(num_envs, self.cut, keeps_state=bool(tree.flatten(self.state)))
 
     def writer(
-        self, client, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
+        self, sink: Sink, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
     ) -> "UnrollWriter":
         """Returns a writer for `num_envs` environments that step in parallel; see `UnrollWriter`."""
-        return UnrollWriter(self, self._sink(client), num_envs, max_pending=max_pending, on_wait=on_wait)
+        return UnrollWriter(self, sink, num_envs, max_pending=max_pending, on_wait=on_wait)
 
     def decode(self, rows: Array) -> Sequence:
         """Unpacks rows of bytes `[B, nbytes]` into sequences, time first `[T, B, ...]`; a pure function."""

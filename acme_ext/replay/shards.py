@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from acme_ext.replay.dataset import Dataset, RawBatch
+from acme_ext.replay.table import Batches, RawBatch
 
 
 class Shards:
@@ -17,7 +17,7 @@ class Shards:
         num_batches: batches in an item.
     """
 
-    def __init__(self, datasets: Sequence[Dataset], num_batches: int):
+    def __init__(self, datasets: Sequence[Batches], num_batches: int):
         self._datasets, self._num_batches = datasets, num_batches
 
     def __iter__(self) -> "Shards":

@@ -1,9 +1,9 @@
 """Replay of n-step transitions: its settings and its writer.
 
-Reverb's cost is per item, so a uniform replay stores a block of several transitions in an item. Batches then consist of
-complete blocks. All transitions are sampled equally often, but the transitions of a block are sampled together. With
-several environments, a block holds one step's transitions of different environments, which are nearly independent. With
-few environments, it holds random transitions from the newest ones.
+Reverb's cost is per item, so there a uniform replay stores a block of several transitions in an item. Batches then
+consist of complete blocks. All transitions are sampled equally often, but the transitions of a block are sampled
+together. With several environments, a block holds one step's transitions of different environments, which are nearly
+independent. With few environments, it holds random transitions from the newest ones.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from acme_ext.types import Array, OneStep, Transition, Tree
 
 @dataclasses.dataclass(frozen=True)
 class TransitionReplay(TransitionSampling, Replay):
-    """A replay of n-step transitions in one Reverb table, each a flat row of bytes.
+    """A replay of n-step transitions in one table, each a flat row of bytes.
 
     It has these attributes in addition to `Replay`'s.
 
@@ -33,10 +33,11 @@ class TransitionReplay(TransitionSampling, Replay):
         discount: gamma of one step; it is already included in `batch.discount`.
         max_abs_reward: each reward is clipped to this absolute value before the n-step sum; None for no clipping.
         burst: approximate number of transitions that are built and sent together.
-        rows_per_item: transitions in a block; it must divide `batch_size`, and only a uniform replay can have more than
-            1. None chooses the largest size that is at most the larger of `num_envs` and 8, and leaves at least 8
-            blocks in a batch; it chooses 1 if the replay is not uniform. If a block has more rows than there are
-            environments, transitions are shuffled first, see `blocks.pool`.
+        rows_per_item: transitions in a block of a Reverb table; other tables have no blocks. It must divide
+            `batch_size`, and only a uniform replay can have more than 1. None chooses the largest size that is at most
+            the larger of `num_envs` and 8, and leaves at least 8 blocks in a batch; it chooses 1 if the replay is not
+            uniform. If a block has more rows than there are environments, transitions are shuffled first, see
+            `blocks.pool`.
         num_envs: environments of each writer.
         keeps_one_step: whether a transition also includes its first step as a one-step transition, `batch.one_step`.
     """
@@ -77,10 +78,10 @@ class TransitionReplay(TransitionSampling, Replay):
         return frames.layout(fields, self.spec.observations, ("observation", "next_observation"), self.n_step)
 
     def writer(
-        self, client, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
+        self, sink: Sink, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
     ) -> "NStepWriter":
         """Returns a writer for `num_envs` environments that step in parallel; see `NStepWriter`."""
-        return NStepWriter(self, self._sink(client), num_envs, max_pending=max_pending, on_wait=on_wait)
+        return NStepWriter(self, sink, num_envs, max_pending=max_pending, on_wait=on_wait)
 
     def decode(self, rows: Array) -> Transition:
         """Unpacks rows of bytes `[B, nbytes]` into transitions; a pure function, for use inside a compiled step."""

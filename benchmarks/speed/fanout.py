@@ -245,7 +245,7 @@ def _act(
     manager = worker_manager.get_worker_manager()
     agent = experiment.make_agent(experiment.make_spec())
     object.__setattr__(experiment, "make_agent", lambda spec: agent)  # making it takes long
-    row_bytes = agent.replay.block * agent.replay._layout.nbytes
+    row_bytes = agent.replay.block * agent.replay.nbytes
     counts = [collections.Counter() for _ in indices]
 
     def run(index: int, mine: collections.Counter) -> None:
@@ -321,10 +321,10 @@ def make(experiment: Any, actors: int, demand: Demand, folder: pathlib.Path) -> 
     """Returns the program."""
     spec, token = experiment.make_spec(), os.urandom(TOKEN_BYTES)
     rundir = prepare(experiment)
-    tables = experiment.make_agent(spec).replay.tables
+    settings = experiment.make_agent(spec).replay
     program = lp.Program("fanout")
     with program.group("replay"):
-        replay = program.add_node(ReplayNode(tables, rundir.replay.absolute(), None))
+        replay = program.add_node(ReplayNode(settings, "reverb", token, rundir.replay.absolute(), None))
     with program.group("coordinator"):
         coordinator = program.add_node(lp.CourierNode(Coordinator, experiment, actors, 1, True))
     with program.group("learner"):

@@ -19,7 +19,7 @@ from acme_ext import envs
 from acme_ext.agents.r2d2.config import ATARI
 from acme_ext.replay import SequenceReplay, TransitionReplay
 from acme_ext.replay.base import Replay
-from acme_ext.replay.server import ReplayServer
+from acme_ext.replay.reverb.store import ReverbStore
 from acme_ext.types import EnvironmentSpec
 from benchmarks.shared import command
 
@@ -56,8 +56,8 @@ def measure(game: str, kind: str, once: bool) -> tuple[int, float]:
         plain = specs.BoundedArray(stacks.shape, stacks.dtype, stacks.minimum, stacks.maximum, stacks.name)
         spec = spec._replace(observations=plain)
     replay = replay_of(spec, kind)
-    rng, server = np.random.default_rng(0), ReplayServer(replay.tables())
-    writer = replay.writer(server.client, _ENVS)
+    rng, server = np.random.default_rng(0), ReverbStore(replay)
+    writer = replay.writer(server.table.sink(), _ENVS)
     writer.add_first(environment.reset())
     process, before, held = psutil.Process(), 0, 0
     for step in range(_STEPS[kind]):

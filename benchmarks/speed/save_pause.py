@@ -28,6 +28,7 @@ from acme_ext.launch.engines.program.nodes.replay import RemoteReplay
 from acme_ext.launch.runs.saving import Contents, RunCheckpoints
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.reverb.store import RemoteReverbTable
 from acme_ext.replay.shards import Shards
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import files
@@ -119,22 +120,20 @@ def _main(options: argparse.Namespace) -> int:
 
 def measure(kind: Kind, rows: int) -> Pause:
     """Fills a replay with `rows` rows, learns from it, and saves it."""
-    import reverb
-
     agent = DQN(kind.config).make_agent(kind.spec)
     whole: Any = dataclasses.replace(agent.replay, limit=RateLimit(), max_size=rows)
     replay, calls = whole.split(kind.shards), agent.sgd_steps_per_call
     with contextlib.ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory())
         ports = [stack.enter_context(_served(replay, pathlib.Path(name))) for _ in range(kind.shards)]
-        clients: list[Any] = [reverb.Client(f"localhost:{port}") for port in ports]
+        tables = [RemoteReverbTable(replay, f"localhost:{port}") for port in ports]
         timesteps = kind.timesteps(_ENVS)
-        for client in clients:
-            fill(client, replay, timesteps, -(-replay.max_size // (_ENVS * (len(timesteps) - 1))))
-        dataset: Any = Shards([replay.dataset(client, calls) for client in clients], calls)
-        learner = agent.make_learner(dataset, clients, jax.random.key(0), devices=None)
+        for table in tables:
+            fill(table, replay, timesteps, -(-replay.max_size // (_ENVS * (len(timesteps) - 1))))
+        dataset: Any = Shards([table.batches(calls) for table in tables], calls)
+        learner = agent.make_learner(dataset, tables, jax.random.key(0), devices=None)
         checkpoints = RunCheckpoints(RunDirectory(pathlib.Path(name) / "run"), Checkpoints(), print)
-        remote = RemoteReplay(clients, replay.table)
+        remote = RemoteReplay(tables)
 
         def save() -> float:
             begun = time.monotonic()
@@ -152,7 +151,7 @@ def measure(kind: Kind, rows: int) -> Pause:
         finally:
             learner.close()
         written = sum(path.stat().st_size for path in pathlib.Path(name).rglob("*.tfrecord"))
-        items = sum(client.server_info()[replay.table].current_size for client in clients)
+        items = sum(table.counts().size // replay.block for table in tables)
     rate = (len(during) / sum(during)) / (len(before) / sum(before))
     return Pause(items, written, seconds, max(before), max(during), rate)
 
@@ -186,10 +185,10 @@ def _served(replay: Any, scratch: pathlib.Path) -> Iterator[int]:
 
 
 def _serve(replay: Any, scratch: pathlib.Path, pipe: Any, parent: int) -> None:
-    from acme_ext.replay.server import ReplayServer
+    from acme_ext.replay.reverb.store import ReverbStore
 
     command.end_with(parent)
-    server = ReplayServer(replay.tables(), scratch=scratch)
+    server = ReverbStore(replay, scratch=scratch)
     pipe.send(server.port)
     signal.pause()
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Agent
-from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.limits import RateLimit
-from acme_ext.replay.server import ReplayServer
+from acme_ext.replay.reverb.store import ReverbStore
+from acme_ext.replay.table import RawBatch, Table
 from acme_ext.replay.transitions import TransitionReplay
 from benchmarks.shared.measure import Contestant
 
@@ -50,9 +50,9 @@ def experience(agent: Agent, timesteps: Sequence[dm_env.TimeStep], times: int = 
     The data are the actions of the agent's policy at `timesteps` `[B, ...]`, repeated `times` times.
     """
     replay, num_envs = unlimited(agent), len(timesteps[0].step_type)
-    server = ReplayServer(replay.tables())
+    server = ReverbStore(replay)
     try:
-        writer = replay.writer(server.client, num_envs, max_pending=PENDING)
+        writer = replay.writer(server.table.sink(), num_envs, max_pending=PENDING)
         variables = VariableClient(FixedVariables.of(agent))
         actor = agent.make_actor(variables, jax.random.key(0), num_envs=num_envs, writer=writer)
         actor.observe_first(timesteps[-1])
@@ -61,7 +61,7 @@ def experience(agent: Agent, timesteps: Sequence[dm_env.TimeStep], times: int = 
         writer.flush()
         writer.wait()
         writer.close()
-        dataset = replay.dataset(server.client, agent.sgd_steps_per_call)
+        dataset = server.table.batches(agent.sgd_steps_per_call)
         try:
             return replay, next(dataset)
         finally:
@@ -74,13 +74,13 @@ class _Errors(NamedTuple):
     largest_error: np.ndarray  # the items' priority in a prioritized replay
 
 
-def fill(client: Any, replay: TransitionReplay, timesteps: Sequence[dm_env.TimeStep], times: int) -> None:
-    """Fills a replay's table through a Reverb client.
+def fill(table: Table, replay: TransitionReplay, timesteps: Sequence[dm_env.TimeStep], times: int) -> None:
+    """Fills a replay's table.
 
     The data are the transitions of `timesteps` `[B, ...]`, repeated `times` times.
     """
     num_envs = len(timesteps[0].step_type)
-    writer = replay.writer(client, num_envs, max_pending=PENDING)
+    writer = replay.writer(table.sink(), num_envs, max_pending=PENDING)
     action = np.zeros(num_envs, np.int32)
     extras = _Errors(np.ones(num_envs, np.float32))
     writer.add_first(timesteps[-1])

@@ -7,8 +7,8 @@ from worlds import Source, corridors, counting_policy, local_actor
 
 from acme_ext import envs
 from acme_ext.acting.loop import EnvironmentLoop
+from acme_ext.replay.reverb.store import ReverbStore
 from acme_ext.replay.sequences import SequenceReplay
-from acme_ext.replay.server import ReplayServer
 
 
 @pytest.mark.parametrize("cross", [False, True])
@@ -33,16 +33,16 @@ def test_the_state_stored_is_that_of_the_sequences_first_step(length, period, cr
         action, state, extras = policy.apply(params, context, observation, state)
         return action, state, {name: extras[name] for name in ("count", "place")}
 
-    server = ReplayServer(replay.tables())
+    server = ReverbStore(replay)
     try:
-        writer = replay.writer(server.client, 8)
+        writer = replay.writer(server.table.sink(), 8)
         actor = local_actor(policy._replace(apply=apply), Source(), jax.random.key(0), num_envs=8, writer=writer)
         loop = EnvironmentLoop(environment, actor)
         for _ in range(60):
             loop.step()
         writer.flush()
         writer.wait()
-        dataset = replay.dataset(server.client, writer.inserted)
+        dataset = server.table.batches(writer.inserted)
         batch = replay.decode(next(dataset).rows)
         dataset.close(wake=True)
         writer.close()

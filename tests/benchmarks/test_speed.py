@@ -16,7 +16,6 @@ from acme_ext.acting.inference import LocalInference
 from acme_ext.acting.variables import POLICY, VariableClient
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders.dqn import DQN
-from acme_ext.launch import session
 from acme_ext.ops.search import SearchConfig
 from acme_ext.replay.config import TransitionConfig, UnrollConfig
 from benchmarks.shared.report import Figure
@@ -150,7 +149,6 @@ def test_training():
 def test_onpolicy(which, monkeypatch):
     from benchmarks.speed.sections import onpolicy
 
-    monkeypatch.setattr(session, "_LOG_EVERY_S", 0.0)  # no game of Pong ends
     setting = onpolicy.SETTINGS[which]
     config = {"batch_size": 2, "replay": UnrollConfig(length=8), "hidden_sizes": (8,), "image_features": 8}
     builder = dataclasses.replace(setting.builder, config=dataclasses.replace(setting.builder.config, **config))

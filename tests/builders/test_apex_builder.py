@@ -18,7 +18,7 @@ from acme_ext.builders import DQN, ApexDQN
 from acme_ext.launch.engines import in_process
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
-from acme_ext.replay.server import ReplayServer
+from acme_ext.replay.reverb.store import ReverbStore
 from acme_ext.types import Sample, Transition
 
 ACTIONS = 3
@@ -84,9 +84,9 @@ def test_first_priorities_in_the_table_are_the_errors_of_the_actors_own_values(b
     )
     builder = ApexDQN(config, network=as_observed)
     replay = dataclasses.replace(builder.make_agent(SPEC).replay, limit=RateLimit())
-    server = ReplayServer(replay.tables())
+    server = ReverbStore(replay)
     environment = envs.make(Values, num_envs=4)
-    writer = replay.writer(server.client, 4)
+    writer = replay.writer(server.table.sink(), 4)
     try:
         variables = VariableClient(Learner(builder))
         actor = builder.make_agent(SPEC).make_actor(variables, jax.random.key(1), num_envs=4, writer=writer)

@@ -173,7 +173,7 @@ def test_every_field_of_the_config_is_read(recorded):
     assert recorded == {field.name for field in dataclasses.fields(DQNConfig)}
 
 
-def test_the_learner_of_a_prioritized_agent_has_the_replays_beta_and_offset(monkeypatch):
+def test_the_learner_of_a_prioritized_agent_has_the_replays_beta(monkeypatch):
     replay = TransitionConfig(
         prioritized=True,
         priority_offset=0.5,
@@ -182,8 +182,8 @@ def test_the_learner_of_a_prioritized_agent_has_the_replays_beta_and_offset(monk
         importance_anneal_steps=10,
     )
     agent, made = DQN(DQNConfig(replay=replay)).make_agent(discrete(2)), {}
-    monkeypatch.setattr(base, "PriorityUpdater", lambda *given: given)
+    monkeypatch.setattr(base, "make_updater", lambda *given: given)
     monkeypatch.setattr(base, "Learner", lambda *_, **given: made.update(given))
-    agent.make_learner(iter(()), ["client"], jax.random.key(0))
-    assert made["priorities"] == (["client"], agent.replay.table, 0.5, None)
+    agent.make_learner(iter(()), ["table"], jax.random.key(0))
+    assert made["priorities"] == (["table"], None)
     assert float(made["importance_exponent"](jnp.int32(5))) == pytest.approx(0.7)

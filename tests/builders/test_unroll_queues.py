@@ -19,11 +19,11 @@ from acme_ext.acting.stochastic import Behaviour
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders import A2C, IMPALA, PPO
 from acme_ext.envs.vector import VectorEnvironment
-from acme_ext.launch import runner, session
+from acme_ext.launch import runner
 from acme_ext.learning import normalize
 from acme_ext.learning.normalized import MAX_ABS, NormalizedParams
 from acme_ext.replay.config import UnrollConfig
-from acme_ext.replay.server import ReplayServer
+from acme_ext.replay.reverb.store import ReverbStore, reverb_table
 from acme_ext.types import Sample
 from acme_ext.utils import loggers
 
@@ -99,15 +99,15 @@ def collect(builder, state, core, batches: int, *, continuous: bool = False):
     environment = envs.canonical_actions(VectorEnvironment(environments))
     spec = envs.make_spec(environment)
     replay = dataclasses.replace(builder.make_agent(spec).replay, max_size=100)
-    server = ReplayServer(replay.tables())
-    writer = replay.writer(server.client, ENVS)
+    server = ReverbStore(replay)
+    writer = replay.writer(server.table.sink(), ENVS)
     variables = VariableClient(Fixed(core.variables(state)))  # type: ignore[arg-type]
     actor = builder.make_agent(spec).make_actor(variables, jax.random.key(7), num_envs=ENVS, writer=writer)
     loop = EnvironmentLoop(environment, actor)
     while writer.inserted < batches * ENVS:
         loop.step()
     writer.wait()
-    dataset = replay.dataset(server.client)
+    dataset = server.table.batches()
     found = [jax.tree.map(np.asarray, jax.jit(replay.decode)(next(dataset).rows)) for _ in range(batches)]
     dataset.close(wake=True)
     writer.close()
@@ -191,7 +191,7 @@ def test_the_queue_is_the_configs(name):
     assert not replay.prioritized
     assert (replay.batch_size, replay.length, replay.period) == (ENVS, LENGTH, LENGTH)
     assert (replay.max_size, replay.discount, replay.cross_episodes) == (13, 0.5, True)
-    info = replay.tables()[0].info
+    info = reverb_table(replay).info
     assert (info.max_size, info.max_times_sampled) == (13, 1)
 
 
@@ -232,7 +232,6 @@ def run(builder, folder, environment="bsuite:catch/0", **fields):
 @pytest.mark.usefixtures("no_figures")
 @pytest.mark.slow
 def test_a_run_repeats_to_the_last_digit_and_is_never_off_policy(tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "_LOG_EVERY_S", 0.0)
     monkeypatch.setattr(runner, "_TICK_S", 0.0)
     fields = {"replay": UnrollConfig(length=5, max_size=3), "batch_size": 3, "num_minibatches": 3, "num_epochs": 2}
     logs = []

@@ -105,7 +105,6 @@ def test_a_run_says_what_it_is_doing_until_it_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(RunDirectory, "write_status", lambda self, status: told.append(status))
     experiment = Experiment(toy(), make_walk, steps=200, run_dir=tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(session, "_LOG_EVERY_S", 0.0)
         patch.setattr(runner, "_TICK_S", 0.0)
         launch.run(experiment, quiet=True)
     assert {"the run": "acting and learning in turn"} in [status["nodes"] for status in told]

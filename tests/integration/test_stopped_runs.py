@@ -23,7 +23,7 @@ from acme_ext.builders import DQN
 from acme_ext.commands import cli
 from acme_ext.config.assignments import configure_builder, replace_fields
 from acme_ext.learning.checkpoints import CheckpointStore
-from acme_ext.replay.server import ReplayServer
+from acme_ext.replay.reverb.store import ReverbStore
 from acme_ext.utils import loggers
 
 _PATIENCE_S = 90
@@ -89,9 +89,9 @@ def inserted_and_sampled(run: Path) -> tuple[int, int]:
     """Returns what the replay in a run's last checkpoint has counted."""
     with envs.make("gym:slow_walk:SlowWalk-v0") as environment:
         replay = DQN(replace_fields(DQN().config, _FIELDS)).make_agent(envs.make_spec(environment)).replay
-    server = ReplayServer(replay.tables(), restore=run / f"checkpoints/{saved(run)[-1]:012d}/replay")
+    server = ReverbStore(replay, restore=run / f"checkpoints/{saved(run)[-1]:012d}/replay")
     try:
-        return server.counts(replay.table)
+        return server.table.counts()[:2]
     finally:
         server.close()
 

@@ -1,15 +1,15 @@
 """What the tests of runs share."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acme_ext.launch.engines import in_process
-from acme_ext.replay.server import ReplayServer
 
 
 class Counts:
-    """What the replay servers of the runs of a test had counted at each checkpoint: (items inserted, sampled)."""
+    """What the tables of the runs of a test had counted at each checkpoint: (items inserted, sampled)."""
 
     def __init__(self) -> None:
         self.saved: list[tuple[int, int]] = []
@@ -18,13 +18,18 @@ class Counts:
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
     """Records the replay's counts whenever a run saves itself."""
-    seen = Counts()
+    seen, open_store = Counts(), in_process.open_store
 
-    class Recorded(ReplayServer):
-        def checkpoint(self, folder: Path) -> None:
-            super().checkpoint(folder)
-            (table,) = self.client.server_info()
-            seen.saved.append(self.counts(table))
+    def recorded(*arguments: Any, **options: Any) -> Any:
+        store = open_store(*arguments, **options)
+        checkpoint = store.checkpoint
 
-    monkeypatch.setattr(in_process, "ReplayServer", Recorded)
+        def save(folder: Path) -> None:
+            checkpoint(folder)
+            seen.saved.append(store.table.counts()[:2])
+
+        store.checkpoint = save
+        return store
+
+    monkeypatch.setattr(in_process, "open_store", recorded)
     return seen

@@ -75,7 +75,7 @@ def learned(each: Experiment) -> Any:
 
 def in_one_process(single: Experiment, capsys: Any) -> Any:
     """The result of a run in one process. It is run again if Reverb lost samples and a learner call was skipped, which
-    happens when a reader has waited for 3 seconds, while something is compiled on a busy machine (`LostBatchDetector`).
+    happens when a reader has waited for 3 seconds, while something is compiled on a busy machine.
     """
     for _ in range(3):
         result = launch.run(single, fresh=True, quiet=True)

@@ -19,11 +19,11 @@ from acme_ext import launch
 from acme_ext.builders import DQN
 from acme_ext.config.values import named
 from acme_ext.errors import UsageError
-from acme_ext.launch import Evaluation, Experiment, Result, runner, session
-from acme_ext.launch.engines import lost_batches
+from acme_ext.launch import Evaluation, Experiment, Result, session
 from acme_ext.launch.runs import console
 from acme_ext.learning.checkpoints import CheckpointStore
-from acme_ext.replay.transitions import TransitionReplay
+from acme_ext.replay.reverb import dataset
+from acme_ext.replay.reverb.store import ReverbTable
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 
@@ -129,16 +129,16 @@ def test_a_queue_smaller_than_a_batch_gives_each_item_once(tmp_path, counts, num
 
 @pytest.mark.parametrize("order", ["uniform", "queue"])
 def test_samples_that_never_come_cost_a_call_and_not_the_run(tmp_path, capfd, monkeypatch, order):
-    monkeypatch.setattr(lost_batches, "_POLLS", 5)
-    make = TransitionReplay.dataset
+    monkeypatch.setattr(dataset, "_WAITS_A_LOOK", 5)
+    make = ReverbTable.batches
 
-    def dataset(self, client, *args, **options):
+    def batches(self, *args, **options):
         # Somebody else draws some, which count as drawn and don't come.
-        threading.Thread(target=lambda: list(client.sample(self.table, 3)), daemon=True).start()
+        threading.Thread(target=lambda: list(self.client.sample("transitions", 3)), daemon=True).start()
         time.sleep(0.2)
-        return make(self, client, *args, **options)
+        return make(self, *args, **options)
 
-    monkeypatch.setattr(TransitionReplay, "dataset", dataset)
+    monkeypatch.setattr(ReverbTable, "batches", batches)
     result = run(tmp_path, toy(order=order, min_size=4, batch_size=4, samples_per_insert=1.0, tolerance=1.0), steps=40)
     calls = {"uniform": (40 - 4 + 1) // 4, "queue": 40 // 4}[order]
     assert result.learner_steps == calls - 1
@@ -192,13 +192,6 @@ def test_a_stalled_run_says_what_the_limiter_waits_for(tmp_path, monkeypatch):
     ]
 
 
-# A queue, whose order is fixed. Rows of the logs go by the step instead of by the clock, so that they can be compared.
-@pytest.fixture
-def logs_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_LOG_EVERY_S", 0.0)
-    monkeypatch.setattr(runner, "_TICK_S", 0.0)
-
-
 def logged(folder: Path) -> dict[str, dict[str, list[float]]]:
     rows = {label: loggers.read_csv(folder / f"logs/{label}.csv") for label in ("actor", "learner", "evaluator")}
     return {label: {k: v.tolist() for k, v in log.items() if k != "wall_time_s"} for label, log in rows.items()}
@@ -207,7 +200,6 @@ def logged(folder: Path) -> dict[str, dict[str, list[float]]]:
 _ON_POLICY = {"order": "queue", "max_size": 16, "batch_size": 8}
 
 
-@pytest.mark.usefixtures("logs_each_step")
 def test_an_on_policy_run_repeats_to_the_last_digit(tmp_path):
     fields = {"steps": 200, "num_envs": 4, "evaluation": Evaluation(50, 3, 4, num_envs=2)}
     results, logs, learned = [], [], []
@@ -228,7 +220,6 @@ def test_an_on_policy_run_repeats_to_the_last_digit(tmp_path):
     assert np.any(results[0].score.returns != results[2].score.returns)
 
 
-@pytest.mark.usefixtures("logs_each_step")
 def test_evaluating_does_not_disturb_training(tmp_path):
     for name, every in (("often", 20), ("never", 0)):
         evaluation = Evaluation(every=every, episodes=2, final_episodes=1, num_envs=2)

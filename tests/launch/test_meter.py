@@ -2,12 +2,9 @@
 
 import math
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acme_ext.launch.engines import lost_batches
-from acme_ext.launch.engines.lost_batches import LostBatchDetector, LostBatchError
 from acme_ext.launch.engines.sample_meter import SampleMeter
 from acme_ext.replay.limits import RateLimit
 
@@ -115,19 +112,3 @@ def test_whoever_asks_for_what_is_due_is_given_it(ratio, slack, min_size, items,
         assert table.inserts == sent, "the writer waits for ever"
     assert learned <= table.samples <= limit.samples_allowed(sent)
     assert math.floor(limit.samples_allowed(sent)) - learned < items
-
-
-@pytest.mark.parametrize(("sampled", "ends"), [(19, False), (20, True)])
-def test_a_wait_ends_where_all_that_is_allowed_has_been_drawn(monkeypatch, sampled, ends):
-    monkeypatch.setattr(lost_batches, "_POLLS", 3)
-    # From 10 inserts on: 2 samples an insert, and 4 ahead.
-    detector = LostBatchDetector(Limited(RateLimit(2.0, 10, 4.0)), lambda: (18, sampled))  # type: ignore[arg-type]
-    for _ in range(5):
-        detector.begin()
-        detector.poll()
-        detector.poll()
-    if not ends:
-        detector.poll()
-        return
-    with pytest.raises(LostBatchError):
-        detector.poll()

@@ -25,6 +25,7 @@ from acme_ext.launch.exporting import snapshots
 from acme_ext.launch.runs import directory
 from acme_ext.launch.runs.evaluation import Evaluator
 from acme_ext.learning import checkpoints
+from acme_ext.replay.reverb.store import ReverbStore
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 
@@ -311,7 +312,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_left_alone(tmp_path):
 def test_priorities_come_back(tmp_path, monkeypatch):
     seen = []
 
-    class Recorded(in_process.ReplayServer):
+    class Recorded(ReverbStore):
         def __init__(self, *args: Any, **kwargs: Any):
             super().__init__(*args, **kwargs)
             seen.append(self.priorities())
@@ -325,7 +326,11 @@ def test_priorities_come_back(tmp_path, monkeypatch):
                 return {}
             return {s[0].info.key: s[0].info.priority for s in self.client.sample("transitions", 500)}
 
-    monkeypatch.setattr(in_process, "ReplayServer", Recorded)
+    monkeypatch.setattr(
+        in_process,
+        "open_store",
+        lambda replay, *_, scratch, restore, **__: Recorded(replay, scratch=scratch, restore=restore),
+    )
     builder = toy(order="prioritized", samples_per_insert=None)
     run(tmp_path, builder, steps=30)
     run(tmp_path, builder, steps=30)

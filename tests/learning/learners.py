@@ -14,8 +14,8 @@ from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders.dqn import DQN
 from acme_ext.learning.core import LearnerCore, LossOutput, TargetUpdate, single_loss_core
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.rows import Layout
+from acme_ext.replay.table import RawBatch
 from acme_ext.types import Transition
 
 ROW = Layout({"x": np.zeros(3, np.float32), "y": np.zeros((), np.float32)})
@@ -105,8 +105,11 @@ class Mailbox:
         self.got: list[tuple[np.ndarray, Any]] = []
         self.closed = False
 
-    def put(self, keys, errors, source=None):
-        self.got.append((keys, errors))
+    def put(self, errors):
+        self.got.append((errors.keys, errors.errors))
+
+    def settle(self):
+        pass
 
     def close(self):
         self.closed = True

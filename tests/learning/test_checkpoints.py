@@ -227,7 +227,7 @@ def test_a_kill_while_the_same_steps_are_replaced_leaves_the_replaced_one(tmp_pa
 def test_a_kill_after_the_same_steps_were_replaced_is_mended_by_the_next_save(tmp_path, monkeypatch, damaged):
     store = CheckpointStore(tmp_path, keep=1)
     store.save(1, {"x": np.int64(1)}, {})
-    monkeypatch.setattr(store, "_prune", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(store, "_prune", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         store.save(1, {"x": np.int64(10)}, {})
     assert _names(tmp_path) == ["000000000001", "000000000001.replaced"]

@@ -17,7 +17,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.learning import learner as learner_module
 from acme_ext.learning.core import LearnerCore, LossOutput, single_loss_core
 from acme_ext.learning.learner import Learner
-from acme_ext.replay.dataset import RawBatch
+from acme_ext.replay.table import RawBatch
 
 KEY = jax.random.key(0)
 
@@ -196,7 +196,10 @@ def test_a_gradient_that_is_not_finite_is_noticed_too():
 @pytest.mark.parametrize("prioritized", [True, False])
 def test_a_td_error_that_is_no_number_is_noticed_where_it_counts(prioritized):
     class Priorities:
-        def put(self, keys, errors, source):
+        def put(self, errors):
+            pass
+
+        def settle(self):
             pass
 
     def step(state, sample):

@@ -19,7 +19,7 @@ from acme_ext.config.assignments import replace_fields
 from acme_ext.launch.hosts.interrupt import SAME_REQUEST_S
 from acme_ext.launch.runs.saving import BestParams, Counts
 from acme_ext.learning.checkpoints import CheckpointStore
-from acme_ext.replay.server import ReplayServer
+from acme_ext.replay.reverb.store import ReverbStore
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 
@@ -263,9 +263,9 @@ def state(run: Path, shards: int = 1) -> tuple[int, int, int]:
         replay = DQN(replace_fields(DQN().config, fields)).make_agent(envs.make_spec(environment)).replay
     inserted = 0
     for shard in range(shards):
-        server = ReplayServer(replay.tables(), restore=restored.path / "replay" / str(shard))
+        server = ReverbStore(replay, restore=restored.path / "replay" / str(shard))
         try:
-            inserted += server.counts(replay.table)[0]
+            inserted += server.table.counts()[:2][0]
         finally:
             server.close()
     return counts.environment_steps, inserted, counts.learner_steps

@@ -30,8 +30,8 @@ from acme_ext.launch.engines.program.nodes.reports import Orders
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.learning.core import LearnerCore
 from acme_ext.replay.config import UnrollConfig
+from acme_ext.replay.reverb.store import ReverbStore
 from acme_ext.replay.sequences import SequenceReplay
-from acme_ext.replay.server import ReplayServer
 from acme_ext.utils.calls import TOKEN_BYTES, RemoteCall
 
 ACTORS, NUM_ENVS, UNITS, LENGTH = 2, 4, 3, 5
@@ -131,7 +131,7 @@ def experiment():
 def replay(experiment):
     with envs_of(experiment) as environment:
         made = experiment.builder.make_agent(envs.make_spec(environment)).replay
-    server = ReplayServer(made.tables())
+    server = ReverbStore(made)
     yield server, made
     server.close()
 
@@ -376,13 +376,13 @@ def drive(call, environment, ticks):
 
 def test_unrolls_are_made_on_the_server_and_never_hold_two_starts(experiment, replay, start, caller):
     server, made = replay
-    node = start(replays=[server.client], experience=False)
+    node = start(replays=[server.table], experience=False)
     with envs_of(experiment, 2) as environment, envs_of(experiment, 2, part=2) as other:
         first, _ = drive(caller(node), environment, 2 * LENGTH + 2)
         # The actor is killed here, without a word, and started again.
         second, writer = drive(caller(node, start=1), other, LENGTH + 1)
         writer.flush()
-    dataset = made.dataset(server.client, node._seats[0, 0].writer.inserted)
+    dataset = server.table.batches(node._seats[0, 0].writer.inserted)
     try:
         unrolls = made.decode(next(dataset).rows)
     finally:
@@ -411,7 +411,7 @@ def test_unrolls_are_made_on_the_server_and_never_hold_two_starts(experiment, re
 @pytest.mark.parametrize("asked", [False, True])
 def test_what_is_unfinished_is_written_once_when_a_caller_leaves(experiment, replay, start, caller, asked):
     server, made = replay
-    node = start(replays=[server.client], experience=False)
+    node = start(replays=[server.table], experience=False)
     remote = RemoteInference(caller(node), with_state=False)
     experience = RemoteExperience(remote)
     with envs_of(experiment, 2) as environment:
@@ -426,7 +426,7 @@ def test_what_is_unfinished_is_written_once_when_a_caller_leaves(experiment, rep
         experience.flush()
         experience.flush()
     assert node._seats[0, 0].writer.inserted == 2
-    dataset = made.dataset(server.client, 2)
+    dataset = server.table.batches(2)
     try:
         unrolls = made.decode(next(dataset).rows)
     finally:
@@ -474,7 +474,7 @@ def test_a_server_that_is_told_to_stop_writes_what_it_recorded_without_waiting_f
 
         flush = close = staticmethod(flushed.set)
 
-    node = start(world, replays=[server.client], experience=False, record=lambda spec, name: Folder())
+    node = start(world, replays=[server.table], experience=False, record=lambda spec, name: Folder())
     with envs_of(experiment, 2) as environment:
         act(caller(node), 0, environment.reset())
     node._reporter.report("serving", now=True)
@@ -493,7 +493,7 @@ def test_after_an_error_the_program_does_not_wait_for_recorded_episodes(replay, 
     report = world.report
     world.report = lambda node, state, counts, rows=(): reported.update(counts) or report(node, state, counts, rows)
     folder = type("Folder", (), {"close": lambda self: None})
-    node = start(world, replays=[server.client], experience=False, record=lambda spec, name: folder())
+    node = start(world, replays=[server.table], experience=False, record=lambda spec, name: folder())
     node._reporter.report("serving", now=True)
     assert reported[reports.UNWRITTEN] == 1
     node._error = ValueError("on purpose")
@@ -507,7 +507,7 @@ def test_after_an_error_the_program_does_not_wait_for_recorded_episodes(replay, 
 def blocked(experiment, replay):
     """A queue that has room for little more than 3 unrolls, which nobody draws."""
     _, made = replay
-    server = ReplayServer(dataclasses.replace(made, max_size=3).tables())
+    server = ReverbStore(dataclasses.replace(made, max_size=3))
     yield server
     server.close()
 

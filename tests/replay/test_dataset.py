@@ -4,10 +4,11 @@ import time
 import numpy as np
 import pytest
 
-from acme_ext.replay import dataset as dataset_module
-from acme_ext.replay import server as server_module
-from acme_ext.replay.dataset import Dataset
 from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.reverb import dataset as dataset_module
+from acme_ext.replay.reverb import server as server_module
+from acme_ext.replay.reverb.dataset import Dataset
+from acme_ext.replay.reverb.store import rate_limiter
 
 BYTES = 8
 
@@ -20,7 +21,7 @@ def table(limit=None, max_size=1000, name="t"):
     if limit is None:
         return reverb.Table.queue(name, max_size, signature=signature)
     uniform, fifo = reverb.selectors.Uniform(), reverb.selectors.Fifo()
-    return reverb.Table(name, uniform, fifo, max_size, limit.make(), signature=signature)
+    return reverb.Table(name, uniform, fifo, max_size, rate_limiter(limit), signature=signature)
 
 
 def insert(server, numbers):

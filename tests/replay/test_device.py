@@ -18,7 +18,7 @@ from acme_ext.agents.muzero import acting as muzero
 from acme_ext.agents.ngu import acting as ngu
 from acme_ext.agents.r2d2 import acting as r2d2
 from acme_ext.errors import UsageError
-from acme_ext.replay import RateLimit, Replay, SequenceReplay, TransitionReplay, unrolls
+from acme_ext.replay import RateLimit, SequenceReplay, TransitionReplay, unrolls
 from acme_ext.replay.device import Step, device_replay, rows_of
 from acme_ext.types import PrioritizedExtras
 
@@ -71,11 +71,6 @@ def kept(replay, num_envs, ticks, extras=None):
     for step in timeline:
         state = add(state, step)
     return device, state
-
-
-@pytest.fixture(autouse=True)
-def sinks_are_rows(monkeypatch):
-    monkeypatch.setattr(Replay, "_sink", lambda self, client: client)
 
 
 @pytest.mark.parametrize(("n_step", "clip"), [(1, None), (3, 0.5), (10, None)])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from acme_ext.errors import UsageError
 from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.reverb.store import rate_limiter
 
 RATIOS = [0.1, 0.37, 1.0, 1.1, 8.0, 64.0]
 
@@ -65,7 +66,7 @@ RATIO = st.one_of(st.sampled_from(RATIOS), st.floats(0.01, 100).map(lambda x: ro
 @given(RATIO, st.integers(1, 200_000), st.booleans(), st.lists(st.integers(0, 100_000), max_size=20))
 def test_samples_allowed_agrees_with_reverbs_arithmetic(ratio, min_size, smallest, more):
     limit = RateLimit(ratio, min_size, max(1.0, ratio) if smallest else None)
-    limit.make()  # Reverb accepts it.
+    rate_limiter(limit)  # Reverb accepts it.
     low = ratio * min_size - limit.error_buffer
     for inserts in (min_size + n for n in more):
         # A sample is allowed if the balance after it is not below the bound (rate_limiter.cc, CanSample).
@@ -109,7 +110,7 @@ def test_samples_allowed_is_what_a_table_allows(serve, draw, ratio, smallest):
 
     limit = RateLimit(ratio, 7, max(1.0, ratio) if smallest else None)
     uniform, fifo = reverb.selectors.Uniform(), reverb.selectors.Fifo()
-    server = serve([reverb.Table("t", uniform, fifo, 20, limit.make())])
+    server = serve([reverb.Table("t", uniform, fifo, 20, rate_limiter(limit))])
     # The first samples come with the 7th insert; then the limit alone decides, also when old items leave. Writers that
     # run ahead of readers by more than `burst` would wait.
     burst = int((2 * limit.error_buffer - 1) / ratio)
@@ -133,6 +134,6 @@ def test_without_a_ratio_a_table_allows_any_number(serve):
 
     limit = RateLimit(min_size=5)
     uniform, fifo = reverb.selectors.Uniform(), reverb.selectors.Fifo()
-    server = serve([reverb.Table("t", uniform, fifo, 10, limit.make())])
+    server = serve([reverb.Table("t", uniform, fifo, 10, rate_limiter(limit))])
     insert(server, 500)  # never blocks
     assert len(list(server.client.sample("t", 1000))) == 1000

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from acme_ext.errors import UsageError
-from acme_ext.learning.priorities import PriorityUpdater
+from acme_ext.learning.priorities import Errors, make_updater
 from acme_ext.replay import FixedRows, Mixed, Source
-from acme_ext.replay.dataset import RawBatch
+from acme_ext.replay.table import RawBatch
 
 SIZE = 1_000
 
@@ -126,16 +126,18 @@ def test_errors_go_to_the_source_of_their_item():
         def __init__(self):
             self.priorities = {}
 
-        def mutate_priorities(self, table, updates):
-            self.priorities |= updates
+        threaded = False
+
+        def update(self, keys, errors):
+            self.priorities |= dict(zip(keys.tolist(), errors.tolist(), strict=True))
 
     demos, tables = fixed(4, exponent=1.0, offset=10.0), [Table(), Table()]
-    updater = PriorityUpdater(tables, "t", 0.5, {1: demos})
+    updater = make_updater(tables, {1: demos})
     keys = np.array([7, 3, 8, 9, 1, 6], np.uint64)
     source = np.array([0, 1, 0, 0, 1, 0], np.uint8)
-    updater.put(keys, np.arange(1, 7, dtype=np.float32), source)
+    updater.put(Errors(keys, np.arange(1, 7, dtype=np.float32), source))
     updater.close()
-    assert [table.priorities for table in tables] == [{7: 1.5, 8: 3.5}, {9: 4.5, 6: 6.5}]
+    assert [table.priorities for table in tables] == [{7: 1.0, 8: 3.0}, {9: 4.0, 6: 6.0}]
     assert demos.save() == [1, 5, 1, 2]
 
 

@@ -13,6 +13,7 @@ from timelines import FIRST, LAST, SPEC, Timeline, timelines
 from acme_ext.errors import UsageError
 from acme_ext.replay import unrolls
 from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.reverb.store import ReverbTable
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.types import PrioritizedExtras, Sequence
 
@@ -143,14 +144,14 @@ def take(replay, server, count) -> tuple[Sequence, list[float]]:
 @pytest.fixture(scope="module")
 def servers():
     """A queue's server for each size of sequences; they end with the module."""
-    from acme_ext.replay.server import ReplayServer
+    from acme_ext.replay.reverb.store import ReverbStore
 
     running = {}
 
     def of(replay: SequenceReplay):
         kind = replay.length, replay.last_extras
         if kind not in running:
-            running[kind] = ReplayServer(replay.tables())
+            running[kind] = ReverbStore(replay)
         return running[kind]
 
     yield of
@@ -165,17 +166,17 @@ def servers():
 def test_a_table_gets_what_a_list_would_hold(servers, lines, length, period, burn_in, cross, last):
     replay = make(**sizes(length, period, burn_in), cross_episodes=cross, last_extras=last)
     server = servers(replay)
-    writer = replay.writer(server.client, lines[0].num_envs)
+    writer = replay.writer(server.table.sink(), lines[0].num_envs)
     for line in lines:
         feed(writer, line)
     writer.flush()
     writer.flush()  # changes nothing
     writer.wait()
-    before = server.counts(replay.table)[1]
+    before = server.table.counts()[:2][1]
     batch, _ = take(replay, server, writer.inserted)
     writer.close()
     expected = [s for line in lines for b in range(line.num_envs) for s in naive(line, b, replay)]
-    assert len(expected) == writer.inserted == server.counts(replay.table)[0] - before
+    assert len(expected) == writer.inserted == server.table.counts()[:2][0] - before
     assert_sequences(read(batch), expected)
 
 
@@ -231,8 +232,8 @@ def of_kinds(*kinds: str) -> Timeline:
 
 def written(line: Timeline, serve, **fields) -> Sequence:
     replay = make(discount=0.5, **fields)
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 1)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 1)
     feed(writer, line)
     writer.flush()
     writer.wait()
@@ -282,7 +283,7 @@ def test_burn_in_by_hand(serve):
 
 def test_nothing_is_stored_that_wasnt_asked_for(serve):
     replay = make(extras=(), state=())
-    writer = replay.writer(serve(replay.tables()).client, 1)
+    writer = replay.writer(serve(replay).table.sink(), 1)
     assert not writer.keeps_state
     line = of_kinds(*["go"] * 6)
     line.feed(writer, with_extras=True)
@@ -308,8 +309,8 @@ def test_priorities_are_of_the_real_steps(serve):
     replay = make(
         length=3, period=3, order="prioritized", priority_offset=0.0, priority=priority, limit=NO_LIMIT, extras=()
     )
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 1)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 1)
     feed(writer, of_kinds("go", "go", "go", "go", "terminate", "go", "go"))
     writer.flush()
     writer.wait()
@@ -324,11 +325,11 @@ def test_priorities_are_of_the_real_steps(serve):
 
 def test_decodes_inside_a_compiled_step_as_outside(serve):
     replay = make(length=3, period=3)
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 2)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 2)
     feed(writer, Timeline(np.full((10, 2), "go"), 0))
     writer.flush()
-    dataset = dataclasses.replace(replay, batch_size=6).dataset(server.client)
+    dataset = ReverbTable(dataclasses.replace(replay, batch_size=6), server.client).batches()
     raw = next(dataset)
     dataset.close(wake=True)
     expected, got = replay.decode(raw.rows), jax.jit(replay.decode)(raw.rows)
@@ -343,9 +344,9 @@ def test_a_queue_smaller_than_a_batch_gives_each_sequence_once_and_in_order(serv
     replay = make(batch_size=4, length=3, period=3, max_size=2, cross_episodes=True)
     assert replay.fifo
     assert [replay.samples_allowed(n) for n in (0, 1, 7)] == [0, 1, 7]
-    server = serve(replay.tables())
-    dataset = replay.dataset(server.client, 2)
-    writer = replay.writer(server.client, 2)
+    server = serve(replay)
+    dataset = server.table.batches(2)
+    writer = replay.writer(server.table.sink(), 2)
     line = Timeline(np.full((37, 2), "go"), 0)
     feed(writer, line)
     got = [s for _ in range(3) for s in read(replay.decode(next(dataset).rows))]
@@ -357,15 +358,15 @@ def test_a_queue_smaller_than_a_batch_gives_each_sequence_once_and_in_order(serv
 
 def test_the_writer_of_a_queue_waits_for_its_reader(serve):
     replay = make(length=2, period=2, max_size=3)
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 1, max_pending=replay.unconfirmed(1))
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 1, max_pending=replay.unconfirmed(1))
     line = Timeline(np.full((41, 1), "go"), 0)
     thread = threading.Thread(target=feed, args=(writer, line), daemon=True)
     thread.start()
     thread.join(0.5)
     assert thread.is_alive()
     assert writer.inserted == 5  # three in the table, one on its way, and one that it waits with
-    dataset = replay.dataset(server.client)
+    dataset = server.table.batches()
     got = [s for _ in range(20) for s in read(replay.decode(next(dataset).rows))]
     thread.join()
     dataset.close(wake=True)

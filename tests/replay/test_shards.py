@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from timelines import SPEC
 
-from acme_ext.learning.priorities import PriorityUpdater
-from acme_ext.replay.dataset import RawBatch
+from acme_ext.learning.priorities import Errors, make_updater
+from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.shards import Shards
+from acme_ext.replay.table import RawBatch
+from acme_ext.replay.transitions import TransitionReplay
 
 
 class Part:
@@ -25,14 +28,15 @@ class Part:
 
 
 class Table:
-    """A client that keeps the priorities it is sent."""
+    """A table that keeps the errors it is sent."""
+
+    threaded = True
 
     def __init__(self):
         self.priorities = {}
 
-    def mutate_priorities(self, table, updates):
-        assert table == "transitions"
-        self.priorities |= updates
+    def update(self, keys, errors):
+        self.priorities |= dict(zip(keys.tolist(), errors.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("num_batches", [1, 3])
@@ -51,9 +55,9 @@ def test_every_batch_has_as_many_items_of_each_shard(num_batches):
 def test_priorities_go_back_to_the_shard_their_items_came_from(num_batches):
     raw = next(Shards([Part(0, 2 * num_batches), Part(100, 2 * num_batches)], num_batches))
     tables = [Table(), Table()]
-    updater = PriorityUpdater(tables, "transitions")
+    updater = make_updater(tables)
     priorities = raw.keys.astype(np.float32) + 0.5
-    updater.put(raw.keys, priorities.reshape(num_batches, 4))  # as the learner's compiled call gives them
+    updater.put(Errors(raw.keys, priorities.reshape(num_batches, 4)))  # as the learner's compiled call gives them
     updater.close()
     for table, first in zip(tables, (0, 100), strict=True):
         assert table.priorities == {first + i: first + i + 0.5 for i in range(2 * num_batches)}
@@ -65,43 +69,27 @@ def test_closing_closes_every_shard():
     assert all(part.closed for part in parts)
 
 
-def test_real_servers_get_the_priorities_of_their_own_items():
-    import reverb
-    import tensorflow as tf
-
-    from acme_ext.replay.dataset import Dataset
-    from acme_ext.replay.prioritized import PrioritySink
-    from acme_ext.replay.server import ReplayServer
-
-    servers = []
-    for _ in range(2):
-        table = reverb.Table(
-            name="transitions",
-            sampler=reverb.selectors.Prioritized(1.0),
-            remover=reverb.selectors.Fifo(),
-            max_size=100,
-            rate_limiter=reverb.rate_limiters.MinSize(20),
-            signature=tf.TensorSpec((1,), tf.uint8),
-        )
-        servers.append(ReplayServer([table]))
+def test_real_servers_get_the_priorities_of_their_own_items(serve):
+    replay = TransitionReplay(
+        SPEC, batch_size=4, order="prioritized", priority_offset=0.0, limit=RateLimit(min_size=20)
+    )
+    servers = [serve(replay) for _ in range(2)]
     for number, server in enumerate(servers):
-        sink = PrioritySink(server.client, "transitions", 0.0)
-        sink.append(np.full((20, 1), number, np.uint8), np.ones(20))
+        sink = server.table.sink()
+        sink.append(np.full((20, replay.nbytes), number, np.uint8), np.ones(20))
         sink.flush(0, lambda: None)
         sink.close()
-    shards = Shards([Dataset(server.client, "transitions", (1,), 4) for server in servers], 2)
+    shards = Shards([server.table.batches(2) for server in servers], 2)
     raw = next(shards)
-    assert raw.rows.reshape(2, 2, 2).tolist() == [[[0, 0], [1, 1]]] * 2
-    updater = PriorityUpdater([server.client for server in servers], "transitions")
-    updater.put(raw.keys, np.full((2, 4), 50, np.float32))
+    assert raw.rows[:, 0].reshape(2, 2, 4).tolist() == [[[0] * 4, [1] * 4]] * 2
+    updater = make_updater([server.table for server in servers])
+    updater.put(Errors(raw.keys, np.full((2, 8), 50, np.float32)))
     updater.close()
     for number, server in enumerate(servers):
-        renewed = set(raw.keys.reshape(2, 2, 2)[:, number].ravel().tolist())
+        renewed = set(raw.keys.reshape(2, 2, 4)[:, number].ravel().tolist())
         seen = {}
-        for (sample,) in server.client.sample("transitions", 60):
+        for sample in server.client.sample("transitions", 200, emit_timesteps=False):
             seen[sample.info.key] = sample.info.priority
         assert renewed <= seen.keys()
         assert all(priority == (50 if key in renewed else 1) for key, priority in seen.items())
     shards.close()
-    for server in servers:
-        server.close()

@@ -15,6 +15,7 @@ from timelines import SPEC, Timeline, assert_items, read, timelines
 from acme_ext.errors import UsageError
 from acme_ext.replay.fixed import MemorySink
 from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.reverb.store import ReverbTable
 from acme_ext.replay.transitions import TransitionReplay
 
 NO_LIMIT = RateLimit()
@@ -32,11 +33,11 @@ def steps(count, num_envs=1, seed=0):
 @pytest.fixture(scope="module")
 def queue():
     """A queue of transitions with the policy's extras, and its server."""
-    from acme_ext.replay.server import ReplayServer
+    from acme_ext.replay.reverb.store import ReverbStore
 
     extras = {"place": np.zeros((), np.float32), "logits": np.zeros(2, np.float32)}
     replay = TransitionReplay(SPEC, batch_size=1, order="queue", extras=extras)
-    server = ReplayServer(replay.tables())
+    server = ReverbStore(replay)
     yield replay, server
     server.close()
 
@@ -45,7 +46,7 @@ def take(replay, server, count):
     """Samples `count` items, one after the other; returns their transitions and priorities."""
     samples = list(server.client.sample(replay.table, count, emit_timesteps=False)) if count else []
     rows = [np.asarray(sample.data[0]).reshape(1, -1) for sample in samples]
-    nothing = np.zeros((0, replay.writer(server.client, 1)._layout.nbytes), np.uint8)
+    nothing = np.zeros((0, replay.writer(server.table.sink(), 1)._layout.nbytes), np.uint8)
     return replay.decode(np.concatenate([nothing, *rows])), [sample.info.priority for sample in samples]
 
 
@@ -54,17 +55,17 @@ def take(replay, server, count):
 def test_a_table_gets_what_a_list_would_hold(queue, lines, n, burst, clip):
     replay, server = queue
     replay = dataclasses.replace(replay, n_step=n, burst=burst, max_abs_reward=clip, discount=0.9)
-    writer = replay.writer(server.client, lines[0].num_envs)
+    writer = replay.writer(server.table.sink(), lines[0].num_envs)
     for line in lines:
         line.feed(writer, with_extras=True)
     writer.flush()
     writer.wait()
-    before = server.counts(replay.table)[1]
+    before = server.table.counts()[:2][1]
     batch, _ = take(replay, server, writer.inserted)
     writer.close()
     items = read(batch)
     assert_items(items, [item for line in lines for item in line.items(n, 0.9, clip)])
-    assert server.counts(replay.table) == (before + len(items), before + len(items))  # nothing is left
+    assert server.table.counts()[:2] == (before + len(items), before + len(items))  # nothing is left
     place = np.array([100.0 * item.start + item.env for item in items], np.float32)
     np.testing.assert_array_equal(batch.extras["place"], place)
     np.testing.assert_array_equal(batch.extras["logits"], np.stack([place, -place], axis=1))
@@ -76,8 +77,8 @@ def test_priorities_reach_the_table(serve):
     )
     assert replay.prioritized
     assert not replay.fifo
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 2)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 2)
     line = steps(6, num_envs=2)
     line.feed(writer, with_extras=True)
     writer.flush()
@@ -91,7 +92,7 @@ def test_priorities_reach_the_table(serve):
     place = [100.0 * item.start + item.env for item in read(batch)]
     np.testing.assert_allclose(priorities, place)  # each item has its own
 
-    dataset = replay.dataset(server.client)
+    dataset = server.table.batches()
     try:
         for _ in range(5):
             raw = next(dataset)
@@ -115,13 +116,13 @@ def test_a_first_priority_that_is_no_number_leaves_a_table_that_works(serve):
 
     fields = {"order": "prioritized", "priority": priority, "priority_exponent": 0.0}
     replay = TransitionReplay(SPEC, batch_size=4, limit=NO_LIMIT, burst=1, **fields)
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 2)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 2)
     steps(6, num_envs=2).feed(writer, with_extras=True)
     writer.flush()
     writer.wait()
     writer.close()
-    assert server.counts(replay.table)[0] == 12
+    assert server.table.counts()[:2][0] == 12
     found = {sample[0].info.priority for sample in server.client.sample(replay.table, 100)}
     np.testing.assert_allclose(sorted(found), [0.001, 1.001], rtol=1e-5)
 
@@ -132,8 +133,8 @@ def test_asking_whether_rows_are_sent_does_not_wait(serve, order):
     replay = TransitionReplay(
         SPEC, batch_size=1, order=order, priority=priority, limit=RateLimit(1.0, 1, 1.0), burst=1, rows_per_item=1
     )
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 2)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 2)
     steps(20, num_envs=2).feed(writer, with_extras=True)
     answers = []
     thread = threading.Thread(target=lambda: answers.append(writer.has_sent(0)), daemon=True)
@@ -173,20 +174,20 @@ def test_settings_that_make_no_sense_are_refused(field, value, said):
 def test_uniform_batches(serve, num_batches):
     replay = TransitionReplay(SPEC, batch_size=4, limit=NO_LIMIT, n_step=2)
     assert not replay.prioritized
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 2)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 2)
     line = steps(25, num_envs=2)
     line.feed(writer)
     writer.flush()
     writer.wait()
     items = {(item.env, item.start): item for item in line.items(2, 0.99)}
-    dataset = replay.dataset(server.client, num_batches)
+    dataset = server.table.batches(num_batches)
     key_of: dict[tuple[int, int], int] = {}
     try:
         for _ in range(40):
             raw = next(dataset)
             assert (raw.rows.dtype, raw.keys.dtype, raw.probability.dtype) == (np.uint8, np.uint64, np.float32)
-            assert raw.rows.shape == (4 * num_batches, replay.writer(server.client, 1)._layout.nbytes)
+            assert raw.rows.shape == (4 * num_batches, replay.writer(server.table.sink(), 1)._layout.nbytes)
             assert raw.keys.shape == raw.probability.shape == (4 * num_batches,)
             np.testing.assert_allclose(raw.probability, 1 / 50)
             got = read(replay.decode(raw.rows))
@@ -201,18 +202,18 @@ def test_uniform_batches(serve, num_batches):
 
 def test_a_batch_of_blocks(serve):
     replay = TransitionReplay(SPEC, batch_size=12, limit=RateLimit(2.0, 10, 64.0), rows_per_item=4, max_size=22)
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 4)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 4)
     steps(8, num_envs=4).feed(writer)
     writer.flush()
     writer.wait()
-    assert writer.inserted == server.counts(replay.table)[0] == 32  # transitions, not items
-    assert "6 of 6 items of 4 transitions" in server.describe()  # 24: whole blocks
-    dataset = replay.dataset(server.client, 2)
+    assert writer.inserted == server.table.counts()[:2][0] == 32  # transitions, not items
+    assert "6 of 6 items of 4 transitions" in server.table.describe()  # 24: whole blocks
+    dataset = server.table.batches(2)
     try:
         for call in range(1, 3):
             raw = next(dataset)
-            assert raw.rows.shape == (24, replay.writer(server.client, 1)._layout.nbytes)
+            assert raw.rows.shape == (24, replay.writer(server.table.sink(), 1)._layout.nbytes)
             np.testing.assert_allclose(raw.probability, 1 / 24)
             got = read(replay.decode(raw.rows))
             keys = raw.keys.reshape(6, 4)
@@ -222,7 +223,7 @@ def test_a_batch_of_blocks(serve):
                 assert len({item.start for item in got[start : start + 4]}) == 1
                 assert got[start].start >= 2
                 assert len(set(keys[block])) == 1
-            assert server.counts(replay.table)[1] >= 24 * call
+            assert server.table.counts()[:2][1] >= 24 * call
     finally:
         dataset.close(wake=True)
 
@@ -231,19 +232,19 @@ def test_a_batch_of_blocks(serve):
 @pytest.mark.parametrize("limit", [RateLimit(0.5, 5), RateLimit(4.0, 16, 10.0), RateLimit(1.0, 1, 1.0)])
 def test_a_table_of_blocks_allows_the_samples_that_the_replay_says(serve, block, limit):
     replay = TransitionReplay(SPEC, batch_size=24, limit=limit, rows_per_item=block)
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 2)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 2)
     steps(24, num_envs=2).feed(writer)
     writer.flush()
     deadline = time.monotonic() + 5
     while not writer.has_sent(0) and time.monotonic() < deadline:  # as far as the limit lets it
         time.sleep(0.02)
-        inserted, sampled = server.counts(replay.table)
+        inserted, sampled = server.table.counts()[:2]
         if (allowed := replay.samples_allowed(inserted) - sampled) > 0:
             assert allowed % block == 0
             got = list(server.client.sample(replay.table, int(allowed) // block, emit_timesteps=False))
             assert len(got) == allowed // block
-    assert server.counts(replay.table)[0] == writer.inserted == 48
+    assert server.table.counts()[:2][0] == writer.inserted == 48
 
 
 @pytest.mark.parametrize(
@@ -273,11 +274,11 @@ def test_how_many_transitions_an_item_has(fields, num_envs, block):
 
 def test_decodes_inside_a_compiled_step_as_outside(queue):
     replay, server = queue
-    writer = replay.writer(server.client, 2)
+    writer = replay.writer(server.table.sink(), 2)
     steps(5, num_envs=2).feed(writer, with_extras=True)
     writer.flush()
     writer.wait()
-    dataset = dataclasses.replace(replay, batch_size=10).dataset(server.client)
+    dataset = ReverbTable(dataclasses.replace(replay, batch_size=10), server.client).batches()
     raw = next(dataset)
     dataset.close(wake=True)
     expected, got = replay.decode(raw.rows), jax.jit(replay.decode)(raw.rows)
@@ -289,8 +290,8 @@ def test_decodes_inside_a_compiled_step_as_outside(queue):
 
 def test_the_oldest_leave_first(serve):
     replay = TransitionReplay(SPEC, batch_size=4, limit=NO_LIMIT, max_size=10)
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 1)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 1)
     steps(50).feed(writer)
     writer.flush()
     writer.wait()
@@ -302,9 +303,9 @@ def test_a_queue_gives_each_item_once_and_in_order(serve):
     # Smaller than a batch: writers wait for the reader, and it for them.
     replay = TransitionReplay(SPEC, batch_size=4, order="queue", max_size=3, burst=5)
     assert replay.fifo
-    server = serve(replay.tables())
-    dataset = replay.dataset(server.client, 2)
-    writer = replay.writer(server.client, 1)
+    server = serve(replay)
+    dataset = server.table.batches(2)
+    writer = replay.writer(server.table.sink(), 1)
     line = steps(80)
     line.feed(writer)
     writer.flush()
@@ -316,13 +317,13 @@ def test_a_queue_gives_each_item_once_and_in_order(serve):
 def test_a_queue_allows_a_sample_for_each_insert(serve):
     replay = TransitionReplay(SPEC, batch_size=4, order="queue", max_size=100)
     assert [replay.samples_allowed(n) for n in (0, 1, 7)] == [0, 1, 7]
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 1)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 1)
     steps(7).feed(writer)
     writer.flush()
     writer.wait()
     list(server.client.sample(replay.table, 7))
-    assert server.counts(replay.table) == (7, 7)
+    assert server.table.counts()[:2] == (7, 7)
 
 
 def test_other_replays_allow_what_their_limit_does():
@@ -334,15 +335,15 @@ def test_other_replays_allow_what_their_limit_does():
 
 def test_a_writer_waits_for_its_reader_if_told_to(serve):
     replay = TransitionReplay(SPEC, batch_size=1, order="queue", max_size=3, burst=1)
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 1, max_pending=6)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 1, max_pending=6)
     line = steps(40)
     thread = threading.Thread(target=line.feed, args=(writer,), daemon=True)
     thread.start()
     thread.join(0.5)
     assert thread.is_alive()
     assert writer.inserted == 10  # three in the table, six on their way, and one that it waits with
-    dataset = replay.dataset(server.client)
+    dataset = server.table.batches()
     got = [item for _ in range(39) for item in read(replay.decode(next(dataset).rows))]
     thread.join()
     dataset.close(wake=True)
@@ -353,17 +354,17 @@ def test_a_writer_waits_for_its_reader_if_told_to(serve):
 def test_a_writer_that_is_held_back_can_be_closed(serve, order):
     limited = {"limit": RateLimit(1.0, 1, 3.0), "priority": first_priority} if order == "prioritized" else {}
     replay = TransitionReplay(SPEC, batch_size=1, order=order, max_size=3, burst=1, **limited)
-    server = serve(replay.tables())
-    writer = replay.writer(server.client, 1)
+    server = serve(replay)
+    writer = replay.writer(server.table.sink(), 1)
     line = steps(20)
     line.feed(writer, with_extras=True)
     writer.flush()
-    while server.counts(replay.table)[0] < 3:  # it takes few more
+    while server.table.counts()[:2][0] < 3:  # it takes few more
         time.sleep(0.01)
     writer.close()
-    assert server.counts(replay.table)[0] < writer.inserted
+    assert server.table.counts()[:2][0] < writer.inserted
     # The table isn't blocked by it.
-    dataset = replay.dataset(server.client)
+    dataset = server.table.batches()
     (item,) = read(replay.decode(next(dataset).rows))
     assert item[:4] == line.items(1, 0.99)[item.start][:4]
     dataset.close(wake=True)

@@ -25,7 +25,7 @@ class Prediction(NamedTuple):
 
 def support(config: RainbowConfig) -> Array:
     """Returns the atoms `[N]` of the categorical distribution."""
-    return jnp.asarray(np.linspace(config.v_min, config.v_max, config.num_atoms), jnp.float32)
+    return np.linspace(config.v_min, config.v_max, config.num_atoms, dtype=np.float32)
 
 
 def make_network(

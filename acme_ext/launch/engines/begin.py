@@ -16,9 +16,8 @@ from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.recorded_data import read_rows
 from acme_ext.launch.runs.start import Start, check_start
 from acme_ext.launch.session import Session
-from acme_ext.replay import server
+from acme_ext.replay import stores
 from acme_ext.types import EnvironmentSpec
-from acme_ext.utils import availability
 from acme_ext.utils.native import native_stderr
 
 Begun = tuple[Start, Callable[[Sequence[Session]], Engine]]
@@ -28,11 +27,11 @@ Begun = tuple[Start, Callable[[Sequence[Session]], Engine]]
 @contextlib.contextmanager
 def libraries(experiment: Experiment, on: Placement) -> Iterator[None]:
     """Imports what a run's replay needs, and hides what Reverb's C++ code prints."""
-    if experiment.data is not None or isinstance(on, Compiled):
+    kind = None if experiment.data is not None or isinstance(on, Compiled) else experiment.table_kind
+    if kind != "reverb":
         yield
         return
-    availability.need_reverb("a run in one process")
-    server.import_libraries()
+    stores.import_libraries(kind)
     with native_stderr():
         yield
 

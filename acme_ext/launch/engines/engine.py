@@ -14,16 +14,18 @@ class Engine(Protocol):
     of these sessions.
     """
 
-    @property
-    def rows_every(self) -> Sequence[int] | None:
-        """Steps between log rows, for each session; None: about a row a second."""
-        ...
-
     def advance(self) -> None:
         """Makes the next steps: at most up to the `next_stop` of each session if it makes many at once."""
 
     def finish(self) -> None:
         """Learns from what is left; called after the last `advance`."""
+
+    def end_part(self) -> None:
+        """Ends a part of the run, where a checkpoint is due that a resumed run goes on from exactly.
+
+        All episodes are cut off, and what was acted is learned from. What `state` then returns is where the next
+        `advance` goes on, in this process or in a resumed run, with new episodes.
+        """
 
     def metrics(self, due: Sequence[bool]) -> Sequence[Mapping[str, Mapping[str, float]]]:
         """Returns the new log rows of each session, by the name of the log; none for a session that isn't due."""

@@ -17,8 +17,6 @@ class LearnerEngine:
         learner: the learner.
     """
 
-    rows_every = None
-
     def __init__(self, start: Start, session: Session, learner: Learner):
         self._start, self._session, self._learner = start, session, learner
         self._evaluator = Evaluator(start.experiment, start.spec, learner, agent=start.agent)

@@ -21,11 +21,14 @@ class RunProfile:
         """Returns the dataset with its waiting time measured."""
         return self._profiler.iterator("waiting for replay", dataset)
 
-    def watch(self, environment: Any, actor: Any, writer: Any, learner: Any, *, evaluation: Any, logging: Any) -> None:
-        """Starts measuring the parts of a run; `evaluation` evaluates, and `logging` logs and saves."""
+    def watch_part(self, environment: Any, actor: Any) -> None:
+        """Starts measuring the objects that a part of the run has of its own."""
+        self._profiler.wrap("environment", environment, "step", "reset")
+        self._profiler.wrap("policy", actor, "select_action", "update")
+
+    def watch(self, writer: Any, learner: Any, *, evaluation: Any, logging: Any) -> None:
+        """Starts measuring the other objects of a run; `evaluation` evaluates, and `logging` logs and saves."""
         wrap = self._profiler.wrap
-        wrap("environment", environment, "step", "reset")
-        wrap("policy", actor, "select_action", "update")
         wrap("writer", writer, "add", "add_first", "flush", "wait")
         wrap("learner", learner, "step")
         wrap("evaluation", evaluation, "evaluate")

@@ -39,12 +39,15 @@ class RecordedEngine(LearnerEngine):
         self._learner.step()
         self._session.counts.learner_steps = self._learner.steps
 
+    def end_part(self) -> None:
+        """Does nothing: every resumed run goes on exactly."""
+
     def finish(self) -> None:
         pass
 
     def state(self, index: int, *, flushed: bool) -> Contents:
         self._learner.check()
-        return Contents({"learner": self._learner.save()}, {"batches": self._batches.save()})
+        return Contents({"learner": self._learner.save()}, {"batches": self._batches.save(), "exact": True})
 
     def doing(self) -> tuple[Mapping[str, str], str]:
         return {"the run": "learning from recorded data"}, ""

@@ -17,8 +17,8 @@ class SampleMeter:
         replay: the replay, which has the limit.
         items_per_call: items that one learner call takes.
         inserts, samples: the table's counts from before the run was resumed.
-        ahead: number of calls to delay, so that their batches are fetched while the actor acts. At most 1, because the
-            readers have room for one batch besides the next. 0 for data to learn from as soon as it arrives.
+        ahead: number of calls to delay, so that their batches are fetched while the actor acts, see `Table.ahead`.
+            0 for data to learn from as soon as it arrives.
     """
 
     def __init__(self, replay: Replay, items_per_call: int, inserts: int = 0, samples: int = 0, *, ahead: int = 0):

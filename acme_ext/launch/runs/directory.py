@@ -44,7 +44,11 @@ def say_differences(differences: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def check_directory(
-    experiment: Experiment, *, fresh: bool = False, arrangement: Mapping[str, Any] | None = None
+    experiment: Experiment,
+    *,
+    fresh: bool = False,
+    arrangement: Mapping[str, Any] | None = None,
+    table: str | None = None,
 ) -> dict[str, Any]:
     """Checks that a run can use an experiment's directory, and changes nothing.
 
@@ -52,6 +56,7 @@ def check_directory(
         experiment: the experiment to run.
         fresh: whether the files of an earlier run in the directory will be deleted.
         arrangement: further settings, such as a program's number of actors, that a resumed run must match.
+        table: the kind of the replay's table, which a resumed run must match too; None for a run without one.
 
     Returns:
         The config of the run, for `prepare`.
@@ -61,6 +66,8 @@ def check_directory(
             be written, or holds files that don't belong to a run.
     """
     path, config = experiment.directory, {**experiment.describe(), **(arrangement or {})}
+    if table is not None:
+        config["run"]["table"] = table
     if not path.is_dir() or not files.entries(path):
         return config
     there = RunDirectory(path)
@@ -74,6 +81,12 @@ def check_directory(
             raise UsageError(
                 f"{path} holds another run{by_another_version(there)}: {say_differences(differences)}; choose another "
                 "directory, or start anew (--fresh)."
+            )
+        made = there.read_config()["run"].get("table", "reverb")  # before there were others
+        if table is not None and made != table:
+            raise UsageError(
+                f"{path} holds a run whose replay is in the table {made!r}, and this one's is {table!r}: go on with it "
+                f"there (--table {made}), choose another directory, or start anew (--fresh)."
             )
     with there.lock():
         pass

@@ -5,7 +5,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.runs import identity
 from acme_ext.launch.runs.experiment_fields import check_experiment_fields
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
+from acme_ext.replay.stores import TableKind, fit, kind_of
 from acme_ext.types import Array, EnvironmentSpec
 from acme_ext.utils import files
 
@@ -44,6 +45,9 @@ class Experiment:
             `evaluation`, then count learner steps.
         demos: a folder of demonstrations, in the same form. The run learns from them and from its own experience; the
             agent's `replay.demo_ratio` sets their share.
+        table: where the replay's items are stored: `reverb`, in Reverb; `embedded`, in a table of this package, which
+            runs on any Python, and with which a run in one process is determined by its seed; `auto`, in Reverb where
+            it is installed. Compiled runs and runs on recorded data have no such table.
         run_dir: the folder for all files of the run. The default is `runs/AGENT-ENVIRONMENT-sSEED` in the current
             folder. Its name includes the settings and environment options that differ from their defaults, as in
             `runs/dqn-gym-CartPole-v1-learning_rate=0.0003-s0`.
@@ -61,6 +65,7 @@ class Experiment:
     run_dir: str | os.PathLike[str] | None = None
     data: str | None = None
     demos: str | None = None
+    table: Literal["auto", "embedded", "reverb"] = "auto"
 
     def __post_init__(self):
         check_experiment_fields(self)
@@ -70,6 +75,11 @@ class Experiment:
     def step_key(self) -> str:
         """The unit of the run's steps: `environment_steps`, or `learner_steps` for a run on recorded data."""
         return "environment_steps" if self.data is None else "learner_steps"
+
+    @property
+    def table_kind(self) -> TableKind:
+        """The kind of the replay's table; raises UsageError if it is not installed here."""
+        return kind_of(self.table)
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -106,7 +116,7 @@ class Experiment:
     def make_agent(self, spec: EnvironmentSpec) -> Agent:
         """Returns the builder's agent, with a replay for this number of environments."""
         agent = self.builder.make_agent(spec)
-        return dataclasses.replace(agent, replay=agent.replay.for_envs(self.num_envs))
+        return dataclasses.replace(agent, replay=fit(agent.replay.for_envs(self.num_envs), self.table_kind))
 
     def make_spec(self) -> EnvironmentSpec:
         """Creates an environment to read its specs, closes it, and returns the specs."""

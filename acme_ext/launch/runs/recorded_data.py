@@ -11,9 +11,9 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.identity import split_data
 from acme_ext.replay import fixed
-from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.fixed import FixedBatches
 from acme_ext.replay.mixed import Mixed, Source
+from acme_ext.replay.table import RawBatch
 from acme_ext.types import EnvironmentSpec
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from acme_ext.acting.variables import POLICY
-from acme_ext.errors import NotFiniteError, RunError
+from acme_ext.errors import NotFiniteError, RunError, UsageError
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
 from acme_ext.utils.rundir import RunDirectory
@@ -65,6 +65,7 @@ class RunCheckpoints:
         self._saved_at = time.monotonic()
         self._replay_saved_at = -math.inf
         self._latest: pathlib.Path | None = None  # the latest checkpoint that this process has saved with a replay
+        self._exact: int | None = None  # the steps of the newest checkpoint that a resumed run goes on from exactly
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""
@@ -92,20 +93,45 @@ class RunCheckpoints:
                 replay.checkpoint(folder / _REPLAY)
 
         with_replay = self._settings.replay and replay is not None
-        path = self._store.save(steps, contents.trees, {"state": contents.state}, save_replay if with_replay else None)
+        if contents.state.get("exact"):
+            self._exact = steps
+        path = self._store.save(
+            steps,
+            contents.trees,
+            {"state": contents.state},
+            save_replay if with_replay else None,
+            keep_also=self._exact,
+        )
         self._latest = path if with_replay else None
         if before is None:
             self._replay_saved_at = now
         self._saved_at = time.monotonic()
 
     def restore(
-        self, templates: Mapping[str, Any], steps: int | None = None, *, optional: Sequence[str] = ()
+        self,
+        templates: Mapping[str, Any],
+        steps: int | None = None,
+        *,
+        optional: Sequence[str] = (),
+        exact: bool = False,
     ) -> Restored | None:
         """Returns the latest undamaged checkpoint, or the one at `steps`; None for a run that has none.
 
         With `steps`, the checkpoint's replay is not verified: the caller has already done that. `optional` has the
-        names of templates whose trees a checkpoint may lack.
+        names of templates whose trees a checkpoint may lack. With `exact`, it is the newest checkpoint that a resumed
+        run goes on from exactly, see `Checkpoints.steps`.
+
+        Raises:
+            UsageError: with `exact`, if there are checkpoints, but none of that kind.
         """
+        found = list(self._store.infos("state"))
+        self._exact = next((at for at, state in found if state.get("exact")), None)
+        if exact and found:
+            if self._exact is None:
+                raise UsageError(
+                    "no checkpoint of this run is one that it could go on from exactly, see checkpoints.steps."
+                )
+            return self._store.restore(templates, optional=optional, steps=self._exact)
         return self._store.restore(templates, optional=optional, extra=steps is None, steps=steps)
 
     @contextlib.contextmanager

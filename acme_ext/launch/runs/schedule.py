@@ -41,6 +41,13 @@ class Checkpoints:
     keep: PositiveInt = 2  # how many of the newest checkpoints are kept
     replay: bool = True  # whether checkpoints include the replay's contents
     replay_every_s: NonNegative = 0.0  # minimum seconds between writes of the replay's contents; 0: in every checkpoint
+    # Steps of the budget between checkpoints from which a resumed run goes on exactly as if it had not been stopped;
+    # all environments begin new episodes there. 0: none.
+    steps: NonNegativeInt = 0
 
     def __post_init__(self):
         check_fields(self, "checkpoints.")
+
+    def after(self, steps: int) -> int:
+        """Returns the step of the first checkpoint after a step that is scheduled by steps; 0 if there are none."""
+        return (steps // self.steps + 1) * self.steps if self.steps else 0

@@ -57,9 +57,14 @@ def check_start(
     folder = check_recorded_data(experiment, agent, spec, skip_damaged=options.skip_damaged)
     experiments = on.experiments(experiment)
     # All are checked before the first is changed.
-    configs = [check_directory(each, fresh=options.fresh, arrangement=on.arrangement) for each in experiments]
+    kind = None if experiment.data is not None or isinstance(on, Compiled) else experiment.table_kind
+    configs = [
+        check_directory(each, fresh=options.fresh, arrangement=on.arrangement, table=kind) for each in experiments
+    ]
     recording = recorded_to(options.record, experiment, spec)
     warnings = [] if experiment.data is not None else budget_warnings(experiment, counted, writers)
+    if kind == "embedded" and experiment.table == "auto":
+        warnings.append("the replay is in the embedded table, because Reverb is not installed here.")
     return Start(experiment, spec, actions, agent, experiments, configs, folder, recording, warnings)
 
 

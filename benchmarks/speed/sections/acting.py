@@ -18,7 +18,7 @@ from acme_ext.acting.variables import POLICY, VariableClient
 from acme_ext.builders.base import Builder
 from acme_ext.builders.dqn import DQN
 from acme_ext.envs.base import BatchedEnvironment
-from acme_ext.replay.server import ReplayServer
+from acme_ext.replay.reverb.store import ReverbStore
 from acme_ext.types import EnvironmentSpec, Tree
 from acme_ext.utils import compiling
 from benchmarks.shared.measure import Contestant, one_after_the_other, rates
@@ -54,9 +54,9 @@ def _contestants(stack: contextlib.ExitStack, num_envs: int) -> dict[str, Contes
     builder = DQN()
     agent = builder.make_agent(cartpole.SPEC)
     source, replay = FixedVariables.of(agent), unlimited(agent)
-    server = ReplayServer(replay.tables())
+    server = ReverbStore(replay)
     stack.callback(server.close)
-    writer = replay.writer(server.client, num_envs, max_pending=PENDING)
+    writer = replay.writer(server.table.sink(), num_envs, max_pending=PENDING)
     stack.callback(writer.close)
 
     def environment() -> BatchedEnvironment:

@@ -12,8 +12,9 @@ from acme.adders import reverb as adders
 
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.nstep import transition_spec
+from acme_ext.replay.reverb.server import ReverbServer
+from acme_ext.replay.reverb.store import ReverbStore, ReverbTable
 from acme_ext.replay.rows import Layout
-from acme_ext.replay.server import ReplayServer
 from acme_ext.replay.transitions import TransitionReplay
 from benchmarks.shared.measure import Contestant, best, rates
 from benchmarks.shared.report import Figure, against, figure
@@ -56,7 +57,7 @@ def run(seconds: float, rounds: int) -> list[Figure]:
 
 
 def _contestants(stack: contextlib.ExitStack, order: Order) -> dict[str, Contestant]:
-    acme_server = ReplayServer([_acme_table(order)])
+    acme_server = ReverbServer([_acme_table(order)])
     stack.callback(acme_server.close)
     _fill_as_acme(acme_server)
     replays = {
@@ -69,17 +70,16 @@ def _contestants(stack: contextlib.ExitStack, order: Order) -> dict[str, Contest
         )
         for size in _SIZES
     }
-    (table,) = replays[_SIZES[0]].tables()
-    server = ReplayServer([table])
+    server = ReverbStore(replays[_SIZES[0]])
     stack.callback(server.close)
-    fill(server.client, replays[_SIZES[0]], cartpole.timesteps(8), _EPISODES // 8)
+    fill(server.table, replays[_SIZES[0]], cartpole.timesteps(8), _EPISODES // 8)
     contestants = {}
     for size, replay in replays.items():
         contestants[f"acme {size}"] = reader(
             iter(datasets.make_reverb_dataset(acme_server.client.server_address, batch_size=size)).__next__, 1
         )
         for count in _CALLS:
-            dataset = replay.dataset(server.client, count)
+            dataset = ReverbTable(replay, server.client).batches(count)
             stack.callback(dataset.close, wake=True)
             contestants[f"ours {size}x{count}"] = reader(dataset.__next__, count)
             for form in _FORMS:
@@ -123,7 +123,7 @@ def _acme_table(order: Order) -> reverb.Table:
     )
 
 
-def _fill_as_acme(server: ReplayServer) -> None:
+def _fill_as_acme(server: ReverbServer) -> None:
     adder = adders.NStepTransitionAdder(server.client, 1, 0.99)
     first, *rest = cartpole.episode()
     for _ in range(_EPISODES):

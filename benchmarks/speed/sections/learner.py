@@ -18,8 +18,8 @@ from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
 from acme_ext.replay.base import Replay
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.replay.dataset import RawBatch
-from acme_ext.replay.server import ReplayServer
+from acme_ext.replay.reverb.store import ReverbStore
+from acme_ext.replay.table import RawBatch
 from acme_ext.types import EnvironmentSpec, Sample
 from acme_ext.utils import compiling
 from benchmarks.shared.measure import Contestant, Rate, best, rates
@@ -98,10 +98,10 @@ def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Con
     agent = DQN(setting.config).make_agent(setting.spec)
     core = agent.core
     replay = unlimited(agent)
-    server = ReplayServer(replay.tables())
+    server = ReverbStore(replay)
     stack.callback(server.close)
-    fill(server.client, replay, setting.timesteps(8), setting.episodes)
-    dataset = replay.dataset(server.client, agent.sgd_steps_per_call)
+    fill(server.table, replay, setting.timesteps(8), setting.episodes)
+    dataset = server.table.batches(agent.sgd_steps_per_call)
     stack.callback(dataset.close, wake=True)
     raw = next(dataset)
 
@@ -113,7 +113,7 @@ def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Con
         stack.callback(made.close)
         return stepping(made, count)
 
-    alone = replay.dataset(server.client, agent.sgd_steps_per_call)
+    alone = server.table.batches(agent.sgd_steps_per_call)
     stack.callback(alone.close, wake=True)
     contestants = {
         "Reverb": learner(dataset),

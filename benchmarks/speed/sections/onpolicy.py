@@ -98,7 +98,7 @@ def _learner(builder: PPO | IMPALA, spec: EnvironmentSpec) -> Contestant:
     """Returns a contestant for the compiled step on one resident batch; its units are environment steps."""
     agent = builder.make_agent(spec)
     replay, core = agent.replay, agent.core
-    rows = np.zeros((replay.batch_size, replay.tables()[0].info.signature.shape[0]), np.uint8)
+    rows = np.zeros((replay.batch_size, replay.nbytes), np.uint8)
     sample = Sample(replay.decode(rows), np.ones(replay.batch_size, np.float32))
     step = bare(core, jax.device_put(jax.tree.map(lambda x: x[None], sample)), 1, unroll=True)
     steps = builder.config.batch_size * builder.config.replay.length

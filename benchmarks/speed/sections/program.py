@@ -27,7 +27,7 @@ from acme_ext.launch.placement import PROGRAMS
 from acme_ext.learning.learner import Learner
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
-from acme_ext.replay.server import ReplayServer
+from acme_ext.replay.reverb.store import ReverbStore
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks.shared import command
@@ -335,9 +335,9 @@ def _resident(environment: str, config: DQNConfig, seconds: float) -> float:
     spec = envs.make_spec(single)
     agent = builder.make_agent(spec)
     replay = agent.replay
-    server = ReplayServer(replay.tables())
-    fill(server.client, replay, _timesteps(spec), 1 + 3 * config.replay.min_size // 20)
-    dataset = replay.dataset(server.client, config.sgd_steps_per_call)
+    server = ReverbStore(replay)
+    fill(server.table, replay, _timesteps(spec), 1 + 3 * config.replay.min_size // 20)
+    dataset = server.table.batches(config.sgd_steps_per_call)
     raw = next(dataset)
     dataset.close(wake=True)
     learner = Learner(

@@ -10,8 +10,8 @@ from reverb import structured_writer
 
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.nstep import transition_spec
+from acme_ext.replay.reverb.store import ReverbStore
 from acme_ext.replay.rows import Layout
-from acme_ext.replay.server import ReplayServer
 from acme_ext.replay.transitions import TransitionReplay
 from benchmarks.shared.measure import Contestant, best, rates
 from benchmarks.shared.report import Figure, against, figure
@@ -55,8 +55,8 @@ def _contestants(stack: contextlib.ExitStack) -> dict[str, Contestant]:
     return contestants
 
 
-def _serve(stack: contextlib.ExitStack, tables: list) -> ReplayServer:
-    server = ReplayServer(tables)
+def _serve(stack: contextlib.ExitStack, replay: TransitionReplay) -> ReverbStore:
+    server = ReverbStore(replay)
     stack.callback(server.close)
     return server
 
@@ -69,7 +69,7 @@ def _replay(n_step: int) -> TransitionReplay:
 
 def _ours(stack: contextlib.ExitStack, num_envs: int, n_step: int) -> Contestant:
     replay = _replay(n_step)
-    writer = replay.writer(_serve(stack, replay.tables()).client, num_envs, max_pending=PENDING)
+    writer = replay.writer(_serve(stack, replay).table.sink(), num_envs, max_pending=PENDING)
     stack.callback(writer.close)
     made = cartpole.timesteps(num_envs)
     steps = sum(int(np.count_nonzero(timestep.step_type)) for timestep in made)
@@ -89,7 +89,7 @@ def _bare(stack: contextlib.ExitStack, burst: int) -> Contestant:
     shape = (Layout(transition_spec(cartpole.SPEC)).nbytes,)
     pattern = structured_writer.pattern_from_transform(tf.TensorSpec(shape, tf.uint8), lambda column: column[-1])
     config = structured_writer.create_config(pattern=pattern, table=replay.table)
-    writer = _serve(stack, replay.tables()).client.structured_writer([config])
+    writer = _serve(stack, replay).client.structured_writer([config])
     rows = np.random.default_rng(0).integers(256, size=(burst, *shape), dtype=np.uint8)
 
     def work() -> int:

@@ -27,7 +27,6 @@ from acme_ext.utils import availability, compiling
 
 _CALL_S = 0.5  # approximate duration of a compiled call; signals are handled between two calls
 _REPLAY = "replay"  # name of the replay in a checkpoint, which may lack it
-_ROWS = 200  # minimum number of rows in the logs of actor and learner, if the run has as many steps
 
 
 def environment_of(experiment: Experiment, *, evaluation: bool = False) -> FunctionalEnvironment:
@@ -86,7 +85,6 @@ class CompiledEngine:
         self._start, self._loop, self._evaluated, self._sessions = start, loop, evaluated, sessions
         self._experiment = start.experiment
         self._many = len(sessions) > 1
-        self.rows_every = [_rows_every(session.experiment) for session in sessions]
         self._world = self._begin()
         advance = loop.advance_all if self._many else loop.advance
         # Never `threaded`: with jaxlib 0.5.3, AlphaZero's loop made no steps when it was read from JAX's folder of
@@ -136,6 +134,9 @@ class CompiledEngine:
         self._count()
         if any(count == 0 < s.counts.learner_steps for count, s in zip(before, self._sessions, strict=True)):
             self._pace = _Pace()
+
+    def end_part(self) -> None:
+        """Does nothing: a state holds the environments too, so every resumed run goes on exactly."""
 
     def finish(self) -> None:
         pass
@@ -189,7 +190,7 @@ class CompiledEngine:
     def state(self, index: int, *, flushed: bool) -> Contents:
         self._check()
         trees = _trees(self._of_seed(self._world, index), with_replay=self._experiment.checkpoints.replay)
-        return Contents(trees, {"standing": self._statistics(index)})
+        return Contents(trees, {"standing": self._statistics(index), "exact": True})
 
     def doing(self) -> tuple[Mapping[str, str], str]:
         if not any(session.counts.learner_steps for session in self._sessions):
@@ -274,11 +275,6 @@ class _NewestVariables(interfaces.VariableSource):
     def get_variables(self, names: Sequence[str]) -> list[Any]:
         variables = self._variables()
         return [variables[name] for name in names]
-
-
-def _rows_every(experiment: Experiment) -> int:
-    """Returns the steps between two log rows."""
-    return max(1, min(experiment.evaluation.every or experiment.steps, experiment.steps // _ROWS))
 
 
 def _trees(world: RunState, *, with_replay: bool) -> dict[str, Any]:

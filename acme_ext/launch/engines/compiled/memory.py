@@ -1,7 +1,5 @@
 """Whether the arrays of a compiled run fit into memory."""
 
-import contextlib
-import pathlib
 from typing import Any
 
 import jax
@@ -11,8 +9,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.engines.compiled.loops import Loop
 from acme_ext.launch.engines.compiled.state import RunState
 from acme_ext.types import Tree
-
-_CGROUPS = pathlib.Path("/sys/fs/cgroup")  # where Linux tells a container its limits
+from acme_ext.utils.memory import free_memory
 
 
 def check_memory(world: RunState, loop: Loop, seeds: int) -> None:
@@ -46,26 +43,4 @@ def _free_memory(devices: int) -> int:
     statistics = jax.local_devices()[0].memory_stats()
     if statistics and "bytes_limit" in statistics:
         return devices * (statistics["bytes_limit"] - statistics["bytes_in_use"])
-    free = _free_in_container()
-    if (memory := pathlib.Path("/proc/meminfo")).is_file():  # on Linux
-        for line in memory.read_text(encoding="utf-8").splitlines():
-            if line.startswith("MemAvailable:"):
-                free = min(free, int(line.split()[1]) * 1024)
-    return free
-
-
-def _free_in_container() -> int:
-    """Returns the memory that a container's limit leaves, in bytes; 2**62 if there is no limit."""
-    free = 2**62
-    for limit, used, of_all in (  # of the second and the first version of Linux's control groups
-        ("memory.max", "memory.current", ""),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_"),
-    ):
-        with contextlib.suppress(OSError, ValueError):  # there is no such file, or the limit is "max"
-            left = int((_CGROUPS / limit).read_text()) - int((_CGROUPS / used).read_text())
-            for line in (_CGROUPS / limit).with_name("memory.stat").read_text().splitlines():
-                name, count = line.split()
-                if name in (f"{of_all}active_file", f"{of_all}inactive_file"):  # caches, which Linux frees when needed
-                    left += int(count)
-            free = min(free, left)
-    return free
+    return free_memory()

@@ -89,10 +89,11 @@ def make(
     program = lp.Program("acme-ext")
     replays: list[Any] = []
     if part is not None:
+        kind = experiment.table_kind
         with program.group("replay"):
             for shard in range(shards):
                 contents = stored and shard_folder(stored.absolute(), shard)
-                replays.append(program.add_node(ReplayNode(part.tables, rundir.replay.absolute(), contents)))
+                replays.append(program.add_node(ReplayNode(part, kind, token, rundir.replay.absolute(), contents)))
     with program.group("coordinator"):
         coordinator = program.add_node(
             lp.CourierNode(Coordinator, experiment, on.num_actors, on.evaluators, options.quiet, resumes)
@@ -146,7 +147,8 @@ def added_groups(on: Program) -> dict[str, int]:
     program = lp.Program("acme-ext")
     learner, coordinator = (lp.CourierNode(object).create_handle() for _ in range(2))
     shards = on.groups.get("replay", 0)
-    replays = [ReplayNode(list, pathlib.Path(), None).create_handle() for _ in range(shards)]
+    nothing: Any = None
+    replays = [ReplayNode(nothing, "embedded", b"", pathlib.Path(), None).create_handle() for _ in range(shards)]
     assert on.extend is not None
     on.extend(program, Handles(learner, coordinator, replays))
     groups = {label: len(nodes) for label, nodes in program.groups.items()}

@@ -18,7 +18,6 @@ from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.launch.engines.program.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, enter, find, waiting
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.replay.server import describe_tables
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.calls import RemoteCall
 
@@ -41,7 +40,7 @@ class ActorNode:
         experiment: the experiment that the program runs.
         index: the actor's number.
         actors: number of actors in the program.
-        replay: the Reverb client of its shard.
+        replay: the table of its shard.
         shards: number of replay shards.
         learner: the learner's client.
         inference: the client of its inference server; None to apply the policy in this node.
@@ -149,10 +148,10 @@ class ActorNode:
 
     def _writer(self, replay: Any, part: Any, num_envs: int) -> Any:
         return part.writer(
-            replay,
+            replay.sink(),
             num_envs,
             max_pending=part.unconfirmed(num_envs),
-            on_wait=self._waiting(lambda: f"waiting for the replay to take its rows: {describe_tables(replay)}"),
+            on_wait=self._waiting(lambda: f"waiting for the replay to take its rows: {replay.describe()}"),
         )
 
     def _local(self, agent: Agent, mine: np.ndarray, writer: Any, learner: Any) -> tuple[Actor, Callable[[], int]]:

@@ -24,7 +24,6 @@ from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.launch.engines.program.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, enter, waiting
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.replay.server import describe_tables
 from acme_ext.types import FIRST, Array, EnvironmentSpec, Tree
 from acme_ext.utils.calls import Call, CallServer
 
@@ -99,7 +98,7 @@ class InferenceNode:
         experiment: the experiment that the program runs.
         spec: the environment's spec.
         actors: number of actors in the program.
-        replays: Reverb clients, one for each shard; actors use them in turn.
+        replays: the replay's tables, one for each shard; actors use them in turn.
         learner: the learner's client.
         coordinator: the coordinator's client.
         index: the inference server's number.
@@ -159,7 +158,7 @@ class InferenceNode:
             for caller, mine in enumerate(np.array_split(np.arange(num_envs, dtype=np.int32), callers)):
                 writer = None
                 if not experience:
-                    writer = part.writer(replays[actor % len(replays)], len(mine))
+                    writer = part.writer(replays[actor % len(replays)].sink(), len(mine))
                     writer = writer if recorded is None else Recorder(recorded, writer)
                 own = ranks[actor * num_envs + mine]
                 self._seats[actor, caller] = _Seat(actor, mine, place * num_envs + mine, own, writer)
@@ -204,7 +203,7 @@ class InferenceNode:
                     self._reporter.row("inference", {"server": self._index, **row})
                     for held in list(self._held.values())[:1]:
                         replay = self._replays[held.seat.actor % len(self._replays)]
-                        why = f"waiting for the replay to take its rows: {describe_tables(replay)}"
+                        why = f"waiting for the replay to take its rows: {replay.describe()}"
                         self._reporter.report(why, now=True)
         except BaseException:
             try:

@@ -104,7 +104,7 @@ class LearnerNode:
     Args:
         experiment: the experiment that the program runs.
         spec: the environment's spec.
-        replays: Reverb clients, one for each shard; empty for an experiment with `data`.
+        replays: the replay's tables, one for each shard; empty for an experiment with `data`.
         coordinator: the coordinator's client.
         resumes: see `Coordinator`.
         token: the secret that nodes must send to get parameters.
@@ -126,7 +126,7 @@ class LearnerNode:
         snapshot_every: int | None = None,
         skip_damaged: bool = False,
     ):
-        self._experiment, self._clients = experiment, list(replays)
+        self._experiment, self._tables = experiment, list(replays)
         self._reporter = Reporter(coordinator, enter(coordinator, "learner"))
         self._coordinator = coordinator
         self._remote: RemoteReplay | None = None
@@ -143,7 +143,7 @@ class LearnerNode:
             batches = data_batches(experiment, agent, rows)
             self._drawn = {"batches": batches}
         self._learner = agent.make_learner(
-            batches, self._clients, experiment.key("learner"), devices=experiment.devices()
+            batches, self._tables, experiment.key("learner"), devices=experiment.devices()
         )
         self._checkpoints = RunCheckpoints(RunDirectory.open(experiment.directory), experiment.checkpoints, print)
         self._pool = futures.ThreadPoolExecutor(1, "checkpoints")
@@ -212,15 +212,15 @@ class LearnerNode:
 
     def _of_replay(self, agent: Agent, demos: np.ndarray | None) -> Any:
         """Returns batches from the replay's shards, mixed with demonstrations if there are any."""
-        self._remote = remote = RemoteReplay(self._clients, agent.replay.table)
-        part, calls = agent.replay.split(len(self._clients)), agent.sgd_steps_per_call
+        self._remote = remote = RemoteReplay(self._tables)
+        calls = agent.sgd_steps_per_call
         report = waiting(self._reporter, lambda: f"waiting for a batch: {remote.describe()}")
 
         def on_wait() -> None:
             report()
             self._keep()  # a batch may take hours
 
-        datasets = Shards([part.dataset(client, calls, on_wait=on_wait) for client in self._clients], calls)
+        datasets = Shards([table.batches(calls, on_wait=on_wait) for table in self._tables], calls)
         self._stack.callback(datasets.close)
         if demos is None:
             return datasets

@@ -3,25 +3,16 @@
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from acme_ext.replay import server
+from acme_ext.replay.reverb import server
+from acme_ext.replay.table import LostBatchError, RawBatch
 
 _WAIT_S = 0.2
 _WAITS_A_LOOK = 50  # waits without a batch between checks of whether the server still answers
 _FIELDS = ("data", "key", "probability", "table_size")  # the fields of a sample that a batch needs
-
-
-class RawBatch(NamedTuple):
-    """A batch of packed rows from a table; the replay's `decode` unpacks them inside the compiled step."""
-
-    rows: np.ndarray  # uint8 [N, nbytes], or [N, T, nbytes]
-    keys: np.ndarray  # uint64 [N] Reverb's keys of the items; all rows of a block have the same key
-    probability: np.ndarray  # float32 [N] each row's probability in its table; see `Mixed` for several tables
-    size: np.ndarray | None = None  # int64 [N] rows in the table at the time of sampling
-    source: np.ndarray | None = None  # uint8 [N] the number of each row's source in a `Mixed`
 
 
 class Dataset:
@@ -39,6 +30,12 @@ class Dataset:
         size: items in a batch.
         workers: Reverb's threads that fetch samples; with more than one, a queue's order is not preserved.
         on_wait: called a few times a second while a reader waits for a batch; it may raise to end the wait.
+        lost: whether all samples that the rate limit allows have been taken; asked after a long wait for a batch.
+
+    Reverb may lose samples. According to its source, a reader in the server's own process cancels a request after 3
+    seconds, and drops the items that were sampled for it at that moment. The rate limiter counts them as sampled. If
+    nothing is inserted in the meantime, the reader would wait forever for the rest of its batch; with `lost`,
+    `LostBatchError` ends the wait.
     """
 
     def __init__(
@@ -50,11 +47,12 @@ class Dataset:
         *,
         workers: int = 1,
         on_wait: Callable[[], None] = lambda: None,
+        lost: Callable[[], bool] = lambda: False,
     ):
         from tensorflow.python.eager import cancellation
 
         self._client, self._table, self._shape, self._size = client, table, shape, size
-        self._on_wait, self._workers = on_wait, workers
+        self._on_wait, self._lost, self._workers = on_wait, lost, workers
         self._queue: queue.SimpleQueue[RawBatch | Exception] = queue.SimpleQueue()
         self._wanted = threading.Semaphore(1)  # number of batches that the thread must fetch
         self._closed = False
@@ -75,6 +73,8 @@ class Dataset:
                 self._on_wait()
                 if looks % _WAITS_A_LOOK == 0:
                     server.check_answers(self._client, self._table)
+                    if self._lost():
+                        raise LostBatchError from None
         self._wanted.release()
         if isinstance(batch, Exception):
             self._queue.put(batch)

@@ -28,7 +28,7 @@ def import_libraries() -> None:
     from tensorflow.python.eager import cancellation  # noqa: F401
 
 
-class ReplayServer:
+class ReverbServer:
     """A Reverb server in this process.
 
     Args:

@@ -1,0 +1,54 @@
+"""Opens, saves and restores an embedded table."""
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from acme_ext.errors import RunError
+from acme_ext.replay import blocks
+from acme_ext.replay.base import Replay
+from acme_ext.replay.embedded.table import EmbeddedTable, OtherTableError, Queue, Ring
+
+
+class EmbeddedStore:
+    """A replay's table in this process's memory.
+
+    Args:
+        replay: the settings.
+        seed: seeds what is drawn.
+        restore: a folder that `checkpoint` wrote.
+        report: called with warnings.
+
+    Raises:
+        RunError: `restore` is no whole checkpoint of an embedded table, or is one of another table.
+    """
+
+    def __init__(
+        self,
+        replay: Replay,
+        *,
+        seed: int = 0,
+        restore: pathlib.Path | None = None,
+        report: Callable[[str], Any] = print,
+    ):
+        replay = blocks.singly(replay)
+        self.table: EmbeddedTable = Queue(replay) if replay.fifo else Ring(replay, seed, report)
+        if restore is None:
+            return
+        try:
+            self.table.load(restore)
+        except OtherTableError as error:
+            raise RunError(
+                f"the replay was not restored: {restore} holds another table ({error}). Another version of acme_ext, "
+                "or other settings, wrote it."
+            ) from error
+        except (OSError, KeyError, ValueError) as error:
+            raise RunError(f"the replay was not restored: {restore} is not a whole checkpoint of one.") from error
+
+    def checkpoint(self, folder: pathlib.Path) -> None:
+        """Writes the table's contents to a new folder."""
+        folder.mkdir()
+        self.table.save(folder)
+
+    def close(self) -> None:
+        """Does nothing: the memory is freed with this object."""

@@ -1,0 +1,1 @@
+"""Tables of a Reverb server. Only this package imports Reverb and TensorFlow."""
