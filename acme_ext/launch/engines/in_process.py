@@ -108,14 +108,13 @@ class InProcessEngine(LearnerEngine):
         self._count()
 
     def end_part(self) -> None:
-        self._writer.flush()
-        self._learn(last=True)
-        self._count()
+        self._learn_from_rest()
         self._ended = True
 
     def _begin_part(self) -> None:
         """Begins new episodes, just as a run does that is resumed from the state at the end of the part before."""
         self._ended, self._part = False, self._part + 1
+        self._calls_logged = self._learner.calls
         self._environment.close()
         self._environment = self._start.experiment.make_environment(self._start.experiment.num_envs, part=self._part)
         state = self._actor.save()
@@ -144,8 +143,14 @@ class InProcessEngine(LearnerEngine):
             observers=[observers(i) for i in range(count)] if observers else (),
         )
 
+    def _learn_from_rest(self) -> None:
+        """Sends what the writer still holds, and learns from it."""
+        self._writer.flush()
+        self._learn(last=True)
+        self._count()
+
     def finish(self) -> None:
-        self.end_part()
+        self._learn_from_rest()
         if self._profile:
             self._profile.report(self._session.steps, self._session.rundir.path, self._session.report)
 

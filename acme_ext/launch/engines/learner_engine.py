@@ -19,11 +19,13 @@ class LearnerEngine:
 
     def __init__(self, start: Start, session: Session, learner: Learner):
         self._start, self._session, self._learner = start, session, learner
+        self._calls_logged = 0  # the learner's calls before the latest row, which has the metrics of the last of them
         self._evaluator = Evaluator(start.experiment, start.spec, learner, agent=start.agent)
 
     def metrics(self, due: Sequence[bool]) -> list[Mapping[str, Mapping[str, float]]]:
-        if not self._learner.calls:
+        if self._learner.calls == self._calls_logged:
             return [{}]
+        self._calls_logged = self._learner.calls
         return [{"learner": {**self._session.columns(), **self._learner.metrics(), **self._drawn()}}]
 
     def evaluate(self, episodes: int, on_step: Callable[[], None]) -> list[Score]:
