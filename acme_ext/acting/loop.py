@@ -75,13 +75,13 @@ class EnvironmentLoop:
         self._returns += timestep.reward  # zero in a row that was reset
         self._lengths += moved
         taken = int(np.count_nonzero(moved))
-        ended = np.nonzero(timestep.step_type == LAST)[0]
         self.steps += taken
+        ended = np.flatnonzero(timestep.step_type == LAST).tolist()
         self.episodes += len(ended)
         if self._counter is not None:
             self._counter.increment(steps=taken, episodes=len(ended))
         for env in ended:
-            self._finish(int(env))
+            self._finish(env)
         return taken
 
     def _finish(self, env: int) -> None:

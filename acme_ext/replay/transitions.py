@@ -155,7 +155,7 @@ class NStepWriter(RowWriter):
         time, env = np.nonzero(steps.length)
         if not len(time):
             return
-        begin, steps = (time, env), nstep.at(steps, (time, env))
+        begin, steps = (time, env), nstep.NSteps(*(each[time, env] for each in steps))
         end = time + steps.length, env
         made = nstep.transitions(rings, steps, begin, end, keep_extras=self._keep_extras)
         if replay.keeps_one_step:

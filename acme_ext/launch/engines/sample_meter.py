@@ -24,15 +24,19 @@ class SampleMeter:
     def __init__(self, replay: Replay, items_per_call: int, inserts: int = 0, samples: int = 0, *, ahead: int = 0):
         self._replay, self._items_per_call, self._ahead = replay, items_per_call, ahead
         self._inserts, self._samples = inserts, samples
+        self._seen = -1  # the inserted items of the latest call of `due`, after which none is due until there are more
 
     def due(self, inserted: int, *, last: bool = False) -> int:
         """Returns how many learner calls to make after `inserted` inserted items, and counts them as made.
 
         If the limit has no ratio, this is always 1. With `last`, no call is delayed.
         """
+        if inserted == self._seen and not last:
+            return 0
         allowed = self._replay.samples_allowed(self._inserts + inserted)
         if math.isinf(allowed):
             return 1
+        self._seen = inserted
         calls = int(allowed - self._samples) // self._items_per_call
         calls = max(0, calls if last else calls - self._ahead)
         self._samples += calls * self._items_per_call

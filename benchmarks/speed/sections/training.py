@@ -5,6 +5,7 @@ import pathlib
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from acme_ext.launch.runs.directory import prepare
 from acme_ext.launch.runs.start import check_start
 from acme_ext.launch.session import open_session
 from acme_ext.replay.config import TransitionConfig
+from acme_ext.replay.stores import kind_of
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks.shared.measure import by_turns
@@ -24,8 +26,9 @@ from benchmarks.shared.report import Figure, against, figure
 from benchmarks.speed.plain_dqn import PlainLoop
 
 _ENVIRONMENT = "gym:CartPole-v1"
-_BATCHES = (8, 32)
-_GOAL = 0.7  # relative to the plain loop
+_BATCHES = (1, 8, 32)
+_TABLES = {"embedded": 0.95, "reverb": None}
+"""The tables, and the goal relative to the plain loop."""
 # An update with 128 transitions for every 4 environment steps.
 _CONFIG = DQNConfig(hidden_sizes=(64, 64), batch_size=128, replay=TransitionConfig(n_step=1))
 _WARM_UP = 10_000  # environment steps that aren't counted: start-up, compilation, filling
@@ -42,25 +45,34 @@ def run(seconds: float, rounds: int) -> list[Figure]:
 def measure(config: DQNConfig, batches: Sequence[int], warm_up: int, counted: int, rounds: int) -> list[Figure]:
     """Measures `rounds` runs of each kind, without the first `warm_up` environment steps."""
     kinds: dict[str, Callable[[], float]] = {}
+    tables = [table for table in _TABLES if table == "embedded" or kind_of("auto") == table]
     for num_envs in batches:
-        kinds[f"ours {num_envs}"] = lambda n=num_envs: whole_run(DQN(config), _ENVIRONMENT, n, warm_up, counted)
+        for table in tables:
+            kinds[f"{table} {num_envs}"] = lambda n=num_envs, table=table: whole_run(
+                DQN(config), _ENVIRONMENT, n, warm_up, counted, table
+            )
         kinds[f"plain {num_envs}"] = lambda n=num_envs: plain(n, warm_up, counted, config)
     measured = by_turns(kinds, rounds)
     return [
         figure(
             "training",
-            f"launch.run, DQN on CartPole, num_envs={num_envs}",
+            f"launch.run, DQN on CartPole, table {table}, num_envs={num_envs}",
             "steps/s",
-            ours := measured[f"ours {num_envs}"],
+            ours := measured[f"{table} {num_envs}"],
             [
-                against(ours, "a plain JAX loop, NumPy ring, same batches", measured[f"plain {num_envs}"], _GOAL),
+                against(
+                    ours, "a plain JAX loop, NumPy ring, same batches", measured[f"plain {num_envs}"], _TABLES[table]
+                ),
             ],
         )
         for num_envs in batches
+        for table in tables
     ]
 
 
-def whole_run(builder: Builder, environment: str, num_envs: int, warm_up: int, counted: int) -> float:
+def whole_run(
+    builder: Builder, environment: str, num_envs: int, warm_up: int, counted: int, table: Any = "auto"
+) -> float:
     """Returns the environment steps per second of a run in one process, after the first `warm_up` steps."""
     with tempfile.TemporaryDirectory() as folder:
         experiment = launch.Experiment(
@@ -71,9 +83,10 @@ def whole_run(builder: Builder, environment: str, num_envs: int, warm_up: int, c
             evaluation=launch.Evaluation(every=0, final_episodes=1, num_envs=1),
             checkpoints=launch.Checkpoints(every_s=1e9, replay=False),
             run_dir=str(pathlib.Path(folder) / "run"),
+            table=table,
         )
         rundir = RunDirectory.open(launch.run(experiment, quiet=True).run_dir)
-        # The actor's log has a row for each finished episode, the learner's one per second and one at the end.
+        # The actor's log has a row for each finished episode, the learner's 200 rows.
         paths = [loggers.csv_path(rundir, label) for label in ("actor", "learner")]
         logs = [loggers.read_csv(path) for path in paths if path.is_file()]
     steps, times = (np.concatenate([log[name] for log in logs]) for name in ("environment_steps", "wall_time_s"))
