@@ -15,7 +15,7 @@ from toys import make_walk, toy
 from acme_ext import launch
 from acme_ext.errors import UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment
-from acme_ext.utils import loggers
+from benchmarks.shared.same_runs import differences
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
@@ -29,30 +29,6 @@ AGENTS = {
     "sac": ("gym:Pendulum-v1", {"replay.min_size": "200"}),
 }
 FAST = ("dqn", "ppo", "r2d2")
-
-
-def contents(folder: Path) -> dict[str, Any]:
-    """What a run has written, without the clock: its logs, and the arrays of its last checkpoint and table."""
-    logs = {label: loggers.read_csv(folder / f"logs/{label}.csv") for label in ("actor", "learner", "evaluator")}
-    found: dict[str, Any] = {
-        f"{label} {name}": column.tolist()
-        for label, log in logs.items()
-        for name, column in log.items()
-        if name != "wall_time_s"
-    }
-    last = max(path for path in (folder / "checkpoints").iterdir() if path.name.isdigit())
-    for path in sorted(last.rglob("*.np[yz]")):
-        arrays = np.load(path)
-        each = arrays.items() if path.suffix == ".npz" else [("", arrays)]
-        found |= {f"{path.relative_to(last)} {name}": array.tobytes() for name, array in each}
-    found["table"] = (last / "replay/table.json").read_text()
-    return found
-
-
-def assert_same(folder: Path, other: Path) -> None:
-    mine, theirs = contents(folder), contents(other)
-    assert mine.keys() == theirs.keys()
-    assert [name for name in mine if mine[name] != theirs[name]] == []
 
 
 def script(agent: str, environment: str, fields: dict[str, str], folder: Path, steps: int, every: int) -> list[str]:
@@ -80,7 +56,7 @@ def test_a_killed_run_goes_on_exactly(tmp_path, agent):
         process.send_signal(signal.SIGKILL)
         process.wait()
     subprocess.run([*script(agent, environment, fields, killed, 1500, 600), "--exact"], **options)
-    assert_same(straight, killed)
+    assert differences(straight, killed) == []
 
 
 def experiment(folder: Path, **fields: Any) -> Experiment:
@@ -97,14 +73,14 @@ def test_a_stop_elsewhere_is_told_and_can_be_undone(tmp_path, capfd):
     launch.run(experiment(tmp_path / "b", steps=200, checkpoints=steps), quiet=True, exact=True)
     assert "at step 80" in capfd.readouterr().out
     launch.run(experiment(tmp_path / "c", steps=200, checkpoints=steps), quiet=True)
-    assert_same(tmp_path / "b", tmp_path / "c")
+    assert differences(tmp_path / "b", tmp_path / "c") == []
 
 
 def test_two_runs_of_a_seed_are_equal_and_another_seed_differs(tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         launch.run(experiment(tmp_path / name, seed=seed, num_envs=3), quiet=True)
-    assert_same(tmp_path / "a", tmp_path / "b")
-    assert contents(tmp_path / "a") != contents(tmp_path / "c")
+    assert differences(tmp_path / "a", tmp_path / "b") == []
+    assert differences(tmp_path / "a", tmp_path / "c")
 
 
 def test_what_exact_checkpoints_need(tmp_path):
