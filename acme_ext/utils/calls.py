@@ -14,11 +14,13 @@ import hmac
 import io
 import os
 import pickle
+import queue
 import select
 import selectors
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
@@ -219,6 +221,11 @@ class Call:
         self._connection, self._unsent = connection, unsent
         self.arguments = arguments
 
+    @property
+    def gone(self) -> bool:
+        """Whether the caller has disconnected, as far as `CallServer.take` has noticed; it may call again."""
+        return self._connection.socket.fileno() < 0
+
     def answer(self, result: Any) -> None:
         """Answers with a result, which can be pickled."""
         self._send((True, result))
@@ -246,6 +253,7 @@ class CallServer:
         token: the token that every caller must send first, with `TOKEN_BYTES` bytes.
         host: the address to listen on. If none of this host's interfaces has it, as behind a NAT router, the server
             listens on all of them.
+        port: the port to listen on; 0 to choose one.
         awake_s: seconds that a wait polls before it sleeps; 0 if latency doesn't matter.
 
     Attributes:
@@ -253,17 +261,17 @@ class CallServer:
         problem: why no callers can be accepted at the moment, in words, or None.
     """
 
-    def __init__(self, token: bytes, host: str = "localhost", *, awake_s: float = _AWAKE_S):
+    def __init__(self, token: bytes, host: str = "localhost", port: int = 0, *, awake_s: float = _AWAKE_S):
         if len(token) != TOKEN_BYTES:
             raise ValueError(f"a token has {TOKEN_BYTES} bytes, not {len(token)}")
         self._token, self._awake_s = token, awake_s
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            self._listener = socket.create_server((host, 0), family=family, backlog=1024)
+            self._listener = socket.create_server((host, port), family=family, backlog=1024)
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
-            self._listener = socket.create_server(("", 0), family=family, backlog=1024)
+            self._listener = socket.create_server(("", port), family=family, backlog=1024)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         self.problem: str | None = None
@@ -378,6 +386,7 @@ class RemoteCall:
         on_wait: called a few times a second while waiting for an answer; it may raise to end the wait and the call.
         first: arguments that are put before those of every call.
         awake_s: see `CallServer`.
+        connect_s: timeout for connecting to a host that doesn't respond.
     """
 
     def __init__(
@@ -388,9 +397,10 @@ class RemoteCall:
         token: bytes,
         first: tuple = (),
         awake_s: float = _AWAKE_S,
+        connect_s: float = _SLOW_S,
     ):
         self._find, self._on_wait, self._token, self._first = find, on_wait, token, first
-        self._awake_s = awake_s
+        self._awake_s, self._connect_s = awake_s, connect_s
         self._connection: _Connection | None = None
         self._selector = selectors.DefaultSelector()
         self._arguments: tuple | None = None  # of the call that has begun
@@ -411,10 +421,12 @@ class RemoteCall:
         while answer is None:
             answer = self._unless_gone(self._look)
         self._arguments = None
-        good, result = answer[0]
-        if not good:
-            raise RuntimeError(f"a call was answered by an error:\n{result}")
-        return result
+        return _result(*answer[0])
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to the server, as far as the last attempt to use it has shown."""
+        return self._connection is not None
 
     def close(self) -> None:
         """Closes the connection, which also ends a call that has begun; the next call connects again."""
@@ -426,7 +438,7 @@ class RemoteCall:
     def _send(self) -> None:
         token = b""
         if self._connection is None:
-            self._connection = _Connection(socket.create_connection(self._find(), timeout=_SLOW_S))
+            self._connection = _Connection(socket.create_connection(self._find(), timeout=self._connect_s))
             self._selector.register(self._connection.socket, selectors.EVENT_READ)
             token = self._token
         sent = self._connection.post(self._arguments, before=token)
@@ -461,3 +473,118 @@ class RemoteCall:
         except BaseException:
             self.close()  # otherwise a late answer could be taken for the next one
             raise
+
+
+class PolledCall:
+    """Calls a `CallServer` without ever waiting, one call at a time: `begin`, and `poll` until the answer has arrived.
+
+    If the server disconnects, the call is repeated as soon as it is back, as by `RemoteCall`. A daemon thread connects,
+    because that may take long.
+
+    Args:
+        address: the server's host and port.
+        token: the server's token.
+        first: arguments that are put before those of every call.
+    """
+
+    def __init__(self, address: tuple[str, int], *, token: bytes, first: tuple = ()):
+        self._address, self._token, self._first = address, token, first
+        self._connection: _Connection | None = None
+        self._dialled: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+        self._dials = self._closed = False
+        self._pause_s = 0.0  # before the next attempt to connect
+        self._arguments: tuple | None = None  # of the call that has begun
+
+    def begin(self, *arguments: Any) -> None:
+        """Begins a call; its arguments must not be changed until it ends."""
+        self._arguments = (*self._first, *arguments)
+        if self._connection is None:
+            self._connect()
+        else:
+            self._unless_gone(self._connection, lambda connection: connection.post(self._arguments))
+
+    def poll(self) -> tuple[Any] | None:
+        """Goes on with the call that has begun; returns the answer, which ends the call, or None.
+
+        Raises:
+            RuntimeError: the server answered with an error.
+        """
+        if self._connection is None:
+            self._connect()
+        if self._connection is None or (answer := self._unless_gone(self._connection, self._look)) is None:
+            return None
+        self._arguments = None
+        return (_result(*answer[0]),)
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits until `poll` can go on, for at most `timeout_s`."""
+        if self._connection is None:
+            self._connect(timeout_s)
+            return
+        ready = select.poll()  # as `select.select`, of any descriptor
+        ready.register(self._connection.socket, select.POLLIN | (select.POLLOUT if self._connection.waits else 0))
+        ready.poll(1000 * timeout_s)
+
+    def close(self) -> None:
+        """Closes the connection for good, which also ends a call that has begun."""
+        self._closed = True
+        self._disconnect()
+        with contextlib.suppress(queue.Empty):
+            self._dialled.get_nowait().close()
+
+    @staticmethod
+    def _look(connection: _Connection) -> tuple[Any] | None:
+        with contextlib.suppress(BlockingIOError):
+            return connection.read() if connection.push() else None
+        return None
+
+    def _unless_gone(self, connection: _Connection, step: Callable[[_Connection], _Result]) -> _Result | None:
+        """Returns the result of a step; closes the connection on any error. A lost connection gives None."""
+        try:
+            return step(connection)
+        except OSError:
+            self._disconnect()
+            return None
+        except BaseException:
+            self._disconnect()
+            raise
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.socket.close()
+            self._connection = None
+
+    def _connect(self, timeout_s: float = 0.0) -> None:
+        """Sends the call through a connection that a thread makes, if it is there within `timeout_s`."""
+        if not self._dials:
+            self._dials = True
+            threading.Thread(target=self._dial, args=(self._pause_s,), name="connect", daemon=True).start()
+            self._pause_s = _LOOK_S
+        try:
+            dialled = self._dialled.get(timeout=timeout_s) if timeout_s else self._dialled.get_nowait()
+        except queue.Empty:
+            return
+        self._dials = False
+        try:
+            self._connection = _Connection(dialled)
+        except OSError:  # it is lost already
+            dialled.close()
+            return
+        self._unless_gone(self._connection, lambda connection: connection.post(self._arguments, before=self._token))
+
+    def _dial(self, pause_s: float) -> None:
+        while not self._closed:
+            time.sleep(pause_s)
+            pause_s = _LOOK_S
+            with contextlib.suppress(OSError):
+                self._dialled.put(socket.create_connection(self._address, timeout=_SLOW_S))
+                break
+        if self._closed:
+            with contextlib.suppress(queue.Empty):
+                self._dialled.get_nowait().close()
+
+
+def _result(good: bool, result: Any) -> Any:
+    if not good:
+        raise RuntimeError(f"a call was answered by an error:\n{result}")
+    return result

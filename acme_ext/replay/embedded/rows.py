@@ -1,6 +1,5 @@
 """Stores rows of bytes in memory: small ones in one growing array, large ones compressed."""
 
-import json
 import pathlib
 import zlib
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from acme_ext.replay.base import Replay
 from acme_ext.utils.memory import free_memory
 
 _LARGE = 4096  # bytes of a row from which on rows are compressed
@@ -17,14 +17,54 @@ _RETRY = 16  # after such a row, every 16th is tried again
 _FIRST = 1024  # rows that there is room for at first
 
 
+class Compression:
+    """Compresses rows of `nbytes` bytes one by one, where that makes them smaller."""
+
+    def __init__(self, nbytes: int):
+        self._nbytes = nbytes
+        self._skip = 0  # rows until the next attempt to compress one
+
+    @classmethod
+    def of(cls, replay: Replay) -> "Compression | None":
+        """Returns the compression for the rows of a replay's table; None if it stores them as they are.
+
+        A queue does, because its rows don't stay long.
+        """
+        return cls(replay.nbytes) if replay.nbytes >= _LARGE and not replay.fifo else None
+
+    def pack(self, rows: np.ndarray) -> list[bytes]:
+        """Returns rows, uint8 `[M, nbytes]`, as M compressed rows."""
+        return [self._pack(row.tobytes()) for row in rows]
+
+    def unpack(self, packed: list[bytes]) -> np.ndarray:
+        """Returns what was packed."""
+        rows = np.empty((len(packed), self._nbytes), np.uint8)
+        for row, each in zip(rows, packed, strict=True):
+            row[:] = np.frombuffer(each if len(each) == self._nbytes else zlib.decompress(each), np.uint8)
+        return rows
+
+    def _pack(self, row: bytes) -> bytes:
+        if self._skip:
+            self._skip -= 1
+            return row
+        packed = zlib.compress(row, _LEVEL)
+        if len(packed) < _LEAST * len(row):
+            return packed
+        self._skip = _RETRY - 1
+        return row
+
+
 class Rows(Protocol):
-    """Stores rows by their slot, an index from 0; a new slot is the one after the largest so far."""
+    """Stores rows by their slot, an index from 0; a new slot is the one after the largest so far.
 
-    def write(self, slots: np.ndarray, rows: np.ndarray) -> None:
-        """Stores rows, uint8 `[M, nbytes]`, in slots `[M]`."""
+    The rows are uint8 `[M, nbytes]`; in `PackedRows`, they are compressed ones, see `Compression`.
+    """
 
-    def read(self, slots: np.ndarray) -> np.ndarray:
-        """Returns the rows of slots `[M]`, uint8 `[M, nbytes]`."""
+    def write(self, slots: np.ndarray, rows: Any) -> None:
+        """Stores M rows in slots `[M]`."""
+
+    def read(self, slots: np.ndarray) -> Any:
+        """Returns the rows of slots `[M]`."""
         ...
 
     def save(self, folder: pathlib.Path) -> None:
@@ -34,9 +74,15 @@ class Rows(Protocol):
         """Reads the rows that `save` wrote."""
 
 
-def make_rows(nbytes: int, most: int, report: Callable[[str], Any]) -> Rows:
-    """Returns a store of up to `most` rows of `nbytes` bytes; `report` is called with a warning about memory."""
-    return CompressedRows(nbytes, most, report) if nbytes >= _LARGE else ArrayRows(nbytes, most, report)
+def make_rows(replay: Replay, report: Callable[[str], Any], *, packed: bool = False) -> Rows:
+    """Returns a store for the rows of a replay's table; `report` is called with a warning about memory.
+
+    With `packed`, if the table's rows are compressed, the store's user compresses them.
+    """
+    nbytes, most = replay.nbytes, replay.max_size
+    if (compression := Compression.of(replay)) is None:
+        return ArrayRows(nbytes, most, report)
+    return PackedRows(most, report) if packed else CompressedRows(compression, most, report)
 
 
 def warn_of_memory(needed: float, report: Callable[[str], Any]) -> bool:
@@ -80,52 +126,34 @@ class ArrayRows:
             self._array.resize((size, self._array.shape[1]), refcheck=False)  # the system moves the pages, if it can
 
 
-class CompressedRows:
-    """Rows that are compressed one by one, where that makes them smaller."""
+class PackedRows:
+    """Compressed rows of any sizes."""
 
-    def __init__(self, nbytes: int, most: int, report: Callable[[str], Any] = print):
-        self._nbytes, self._most, self._report = nbytes, most, report
+    def __init__(self, most: int, report: Callable[[str], Any] = print):
+        self._most, self._report = most, report
         self._rows: list[bytes] = []
-        self._skip = 0  # rows until the next attempt to compress one
         self._check_at = _FIRST
 
-    def write(self, slots: np.ndarray, rows: np.ndarray) -> None:
+    def write(self, slots: np.ndarray, rows: list[bytes]) -> None:
         for slot, row in zip(slots.tolist(), rows, strict=True):
-            packed = self._pack(row.tobytes())
             if slot == len(self._rows):
-                self._rows.append(packed)
+                self._rows.append(row)
             else:
-                self._rows[slot] = packed
+                self._rows[slot] = row
         if len(self._rows) >= self._check_at:
             self._check_memory()
 
-    def read(self, slots: np.ndarray) -> np.ndarray:
-        out = np.empty((len(slots), self._nbytes), np.uint8)
-        for row, slot in zip(out, slots.tolist(), strict=True):
-            packed = self._rows[slot]
-            row[:] = np.frombuffer(packed if len(packed) == self._nbytes else zlib.decompress(packed), np.uint8)
-        return out
+    def read(self, slots: np.ndarray) -> list[bytes]:
+        return [self._rows[slot] for slot in slots.tolist()]
 
     def save(self, folder: pathlib.Path) -> None:
         np.save(folder / "sizes.npy", np.array([len(row) for row in self._rows], np.int64))
         with open(folder / "rows.bin", "wb") as file:
             file.writelines(self._rows)
-        (folder / "compression.json").write_text(json.dumps({"skip": self._skip}), encoding="utf-8")
 
     def load(self, folder: pathlib.Path) -> None:
         with open(folder / "rows.bin", "rb") as file:
             self._rows = [file.read(size) for size in np.load(folder / "sizes.npy").tolist()]
-        self._skip = json.loads((folder / "compression.json").read_text(encoding="utf-8"))["skip"]
-
-    def _pack(self, row: bytes) -> bytes:
-        if self._skip:
-            self._skip -= 1
-            return row
-        packed = zlib.compress(row, _LEVEL)
-        if len(packed) < _LEAST * len(row):
-            return packed
-        self._skip = _RETRY - 1
-        return row
 
     def _check_memory(self) -> None:
         """Estimates what the table will need from the rows so far; repeated whenever their number has doubled."""
@@ -133,3 +161,22 @@ class CompressedRows:
         mean = sum(map(len, self._rows)) / len(self._rows)
         warned = warn_of_memory(left * mean, self._report)
         self._check_at = 2**62 if warned else 2 * len(self._rows)
+
+
+class CompressedRows:
+    """Rows that this object compresses."""
+
+    def __init__(self, compression: Compression, most: int, report: Callable[[str], Any] = print):
+        self._compression, self._packed = compression, PackedRows(most, report)
+
+    def write(self, slots: np.ndarray, rows: np.ndarray) -> None:
+        self._packed.write(slots, self._compression.pack(rows))
+
+    def read(self, slots: np.ndarray) -> np.ndarray:
+        return self._compression.unpack(self._packed.read(slots))
+
+    def save(self, folder: pathlib.Path) -> None:
+        self._packed.save(folder)
+
+    def load(self, folder: pathlib.Path) -> None:
+        self._packed.load(folder)

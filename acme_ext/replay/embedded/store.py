@@ -18,6 +18,7 @@ class EmbeddedStore:
         seed: seeds what is drawn.
         restore: a folder that `checkpoint` wrote.
         report: called with warnings.
+        packed: see `Ring`.
 
     Raises:
         RunError: `restore` is no whole checkpoint of an embedded table, or is one of another table.
@@ -30,9 +31,10 @@ class EmbeddedStore:
         seed: int = 0,
         restore: pathlib.Path | None = None,
         report: Callable[[str], Any] = print,
+        packed: bool = False,
     ):
         replay = blocks.singly(replay)
-        self.table: EmbeddedTable = Queue(replay) if replay.fifo else Ring(replay, seed, report)
+        self.table: EmbeddedTable = Queue(replay) if replay.fifo else Ring(replay, seed, report, packed=packed)
         if restore is None:
             return
         try:

@@ -120,11 +120,12 @@ class Ring(EmbeddedTable):
         replay: the settings.
         seed: seeds the draws.
         report: called with warnings.
+        packed: whether rows that are stored in compressed form are inserted and drawn so, see `rows.Compression`.
     """
 
-    def __init__(self, replay: Replay, seed: int, report: Callable[[str], Any]):
+    def __init__(self, replay: Replay, seed: int, report: Callable[[str], Any], *, packed: bool = False):
         super().__init__(replay)
-        self._rows = make_rows(replay.nbytes, replay.max_size, report)
+        self._rows = make_rows(replay, report, packed=packed)
         self._rng = np.random.Generator(np.random.PCG64(seed))
         self._weights = SumTree(replay.max_size) if replay.prioritized else None
 

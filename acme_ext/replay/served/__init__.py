@@ -1,0 +1,1 @@
+"""Embedded tables for other processes, through calls over TCP."""
