@@ -12,6 +12,7 @@ from acme_ext.utils.memory import free_memory
 
 _LARGE = 4096  # bytes of a row from which on rows are compressed
 _LEVEL = 1  # zlib's fastest: a row of Atari frames shrinks from 35 kB to 1 or 2 kB
+_RAW = -zlib.MAX_WBITS  # without a checksum, which would take as long as the rest of decompressing
 _LEAST = 0.9  # a row that doesn't shrink below this share is stored as it is
 _RETRY = 16  # after such a row, every 16th is tried again
 _FIRST = 1024  # rows that there is room for at first
@@ -40,14 +41,16 @@ class Compression:
         """Returns what was packed."""
         rows = np.empty((len(packed), self._nbytes), np.uint8)
         for row, each in zip(rows, packed, strict=True):
-            row[:] = np.frombuffer(each if len(each) == self._nbytes else zlib.decompress(each), np.uint8)
+            whole = each if len(each) == self._nbytes else zlib.decompress(each, _RAW, self._nbytes)
+            row[:] = np.frombuffer(whole, np.uint8)
         return rows
 
     def _pack(self, row: bytes) -> bytes:
         if self._skip:
             self._skip -= 1
             return row
-        packed = zlib.compress(row, _LEVEL)
+        compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
+        packed = compressor.compress(row) + compressor.flush()
         if len(packed) < _LEAST * len(row):
             return packed
         self._skip = _RETRY - 1
