@@ -126,27 +126,6 @@ def stops_waiting(batches):
     return False
 
 
-def test_the_oldest_rows_leave_a_full_table_and_all_are_counted(serve, use):
-    replay = settings(max_size=8, batch_size=64)
-    table = serve(replay).table
-    assert table.threaded
-    sink = use(table.sink())
-    insert(sink, rows_of(replay, *range(5)))
-    insert(sink, rows_of(replay, *range(5, 13)))
-    assert table.counts() == (13, 0, 8)
-    batch = next(use(table.batches(3)))
-    assert batch.rows.shape == (192, replay.nbytes)
-    assert set(numbers_of(batch.rows)) == set(range(5, 13))
-    np.testing.assert_array_equal(batch.keys, numbers_of(batch.rows))
-    np.testing.assert_allclose(batch.probability, np.full(192, 1 / 8))
-    np.testing.assert_array_equal(batch.size, np.full(192, 8))
-    wait_for(lambda: table.counts() == (13, 384, 8))  # the next one is drawn already
-    assert table.describe() == (
-        "table 'items' holds 8 of 8 items, 13 inserted and 384 sampled; "
-        "allowed now: any number of samples and any number of inserts"
-    ).replace("items'", f"{replay.table}'")
-
-
 def test_rows_of_many_writers_all_arrive_once(serve, use, in_thread):
     replay = settings("queue", max_size=16, batch_size=10)
     table = serve(replay).table

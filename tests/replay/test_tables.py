@@ -13,11 +13,12 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.replay import stores
 from acme_ext.replay.embedded import rows as rows_module
 from acme_ext.replay.limits import RateLimit
-from acme_ext.replay.stores import open_store
+from acme_ext.replay.stores import open_store, serve
 from acme_ext.replay.table import Batches, Store
 from acme_ext.replay.transitions import TransitionReplay
+from acme_ext.utils.calls import TOKEN_BYTES
 
-KINDS = ("embedded", "reverb")
+KINDS = ("embedded", "served", "reverb")
 FREE = RateLimit()
 readers: list[Batches] = []
 
@@ -42,7 +43,10 @@ def opened(kind: str) -> Iterator[Callable[..., Store]]:
     made: list[Store] = []
 
     def start(settings: TransitionReplay, **options: Any) -> Store:
-        made.append(open_store(settings, kind, **options))  # type: ignore[arg-type]
+        if kind == "served":
+            made.append(serve(settings, "embedded", "localhost:0", bytes(TOKEN_BYTES), **options))
+        else:
+            made.append(open_store(settings, kind, **options))  # type: ignore[arg-type]
         return made[-1]
 
     yield start

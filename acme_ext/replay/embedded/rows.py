@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from acme_ext.replay.base import Replay
 from acme_ext.utils.memory import free_memory
 
 _LARGE = 4096  # bytes of a row from which on rows are compressed
@@ -26,12 +25,9 @@ class Compression:
         self._skip = 0  # rows until the next attempt to compress one
 
     @classmethod
-    def of(cls, replay: Replay) -> "Compression | None":
-        """Returns the compression for the rows of a replay's table; None if it stores them as they are.
-
-        A queue does, because its rows don't stay long.
-        """
-        return cls(replay.nbytes) if replay.nbytes >= _LARGE and not replay.fifo else None
+    def of(cls, nbytes: int) -> "Compression | None":
+        """Returns the compression of a table's rows; None if they are small and stored as they are."""
+        return cls(nbytes) if nbytes >= _LARGE else None
 
     def pack(self, rows: np.ndarray) -> list[bytes]:
         """Returns rows, uint8 `[M, nbytes]`, as M compressed rows."""
@@ -77,13 +73,12 @@ class Rows(Protocol):
         """Reads the rows that `save` wrote."""
 
 
-def make_rows(replay: Replay, report: Callable[[str], Any], *, packed: bool = False) -> Rows:
-    """Returns a store for the rows of a replay's table; `report` is called with a warning about memory.
+def make_rows(nbytes: int, most: int, report: Callable[[str], Any], *, packed: bool = False) -> Rows:
+    """Returns a store of up to `most` rows of `nbytes` bytes; `report` is called with a warning about memory.
 
-    With `packed`, if the table's rows are compressed, the store's user compresses them.
+    With `packed`, if the rows are to be compressed, the store's user does it.
     """
-    nbytes, most = replay.nbytes, replay.max_size
-    if (compression := Compression.of(replay)) is None:
+    if (compression := Compression.of(nbytes)) is None:
         return ArrayRows(nbytes, most, report)
     return PackedRows(most, report) if packed else CompressedRows(compression, most, report)
 
@@ -130,14 +125,14 @@ class ArrayRows:
 
 
 class PackedRows:
-    """Compressed rows of any sizes."""
+    """Compressed rows, bytes of any length."""
 
     def __init__(self, most: int, report: Callable[[str], Any] = print):
         self._most, self._report = most, report
         self._rows: list[bytes] = []
         self._check_at = _FIRST
 
-    def write(self, slots: np.ndarray, rows: list[bytes]) -> None:
+    def write(self, slots: np.ndarray, rows: Any) -> None:
         for slot, row in zip(slots.tolist(), rows, strict=True):
             if slot == len(self._rows):
                 self._rows.append(row)
@@ -146,7 +141,7 @@ class PackedRows:
         if len(self._rows) >= self._check_at:
             self._check_memory()
 
-    def read(self, slots: np.ndarray) -> list[bytes]:
+    def read(self, slots: np.ndarray) -> Any:
         return [self._rows[slot] for slot in slots.tolist()]
 
     def save(self, folder: pathlib.Path) -> None:
@@ -166,20 +161,15 @@ class PackedRows:
         self._check_at = 2**62 if warned else 2 * len(self._rows)
 
 
-class CompressedRows:
+class CompressedRows(PackedRows):
     """Rows that this object compresses."""
 
     def __init__(self, compression: Compression, most: int, report: Callable[[str], Any] = print):
-        self._compression, self._packed = compression, PackedRows(most, report)
+        super().__init__(most, report)
+        self._compression = compression
 
-    def write(self, slots: np.ndarray, rows: np.ndarray) -> None:
-        self._packed.write(slots, self._compression.pack(rows))
+    def write(self, slots: np.ndarray, rows: Any) -> None:
+        super().write(slots, self._compression.pack(rows))
 
-    def read(self, slots: np.ndarray) -> np.ndarray:
-        return self._compression.unpack(self._packed.read(slots))
-
-    def save(self, folder: pathlib.Path) -> None:
-        self._packed.save(folder)
-
-    def load(self, folder: pathlib.Path) -> None:
-        self._packed.load(folder)
+    def read(self, slots: np.ndarray) -> Any:
+        return self._compression.unpack(super().read(slots))

@@ -125,7 +125,7 @@ class Ring(EmbeddedTable):
 
     def __init__(self, replay: Replay, seed: int, report: Callable[[str], Any], *, packed: bool = False):
         super().__init__(replay)
-        self._rows = make_rows(replay, report, packed=packed)
+        self._rows = make_rows(replay.nbytes, replay.max_size, report, packed=packed)
         self._rng = np.random.Generator(np.random.PCG64(seed))
         self._weights = SumTree(replay.max_size) if replay.prioritized else None
 

@@ -21,6 +21,14 @@ _INFO_S = 2.0  # for the store's answer about its state
 _AWAY_S = 60.0  # without a connection, until a call that nobody else can end is given up
 
 
+def compression_of(replay: Replay) -> Compression | None:
+    """Returns how the rows of a replay are compressed on their way; None if they are not.
+
+    Those of a queue are not: they are read once, and soon.
+    """
+    return None if replay.fifo else Compression.of(replay.nbytes)
+
+
 class NoAnswerError(RuntimeError):
     """A store has not answered in time."""
 
@@ -52,11 +60,11 @@ class ServedTable:
 
     def sink(self) -> "ServedSink":
         call = PolledCall(self._address, token=self._token, first=(os.urandom(8),))
-        return ServedSink(call, Compression.of(self._replay), self._pusher)
+        return ServedSink(call, compression_of(self._replay), self._pusher)
 
     def batches(self, num_batches: int = 1, *, on_wait: OnWait = lambda: None) -> "ServedBatches":
         size = self._replay.batch_size * num_batches
-        return ServedBatches(self._call(on_wait), size, Compression.of(self._replay))
+        return ServedBatches(self._call(on_wait), size, compression_of(self._replay))
 
     def update(self, keys: np.ndarray, errors: np.ndarray) -> None:
         with self._updating:

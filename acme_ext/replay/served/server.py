@@ -16,9 +16,8 @@ import numpy as np
 
 from acme_ext.errors import RunError
 from acme_ext.replay.base import Replay
-from acme_ext.replay.embedded.rows import Compression
 from acme_ext.replay.embedded.store import EmbeddedStore
-from acme_ext.replay.served.client import ServedTable
+from acme_ext.replay.served.client import ServedTable, compression_of
 from acme_ext.utils.calls import Call, CallServer
 
 _FORGET_S = 60.0  # how long a caller that has disconnected may repeat its last call
@@ -67,7 +66,7 @@ class ServedStore:
         # Which rows are drawn depends on the order of calls anyway, so there is no fixed seed.
         store = EmbeddedStore(replay, seed=secrets.randbits(64), restore=restore, report=_warn, packed=True)
         self._replay, self._store, self._owned = replay, store, store.table
-        self._compressed = Compression.of(replay) is not None
+        self._compressed = compression_of(replay) is not None
         self._callers: dict[bytes, _Caller] = {}
         self._inserting: collections.deque[_Caller] = collections.deque()
         self._sampling: collections.deque[_Caller] = collections.deque()
