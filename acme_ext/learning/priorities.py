@@ -107,7 +107,8 @@ class ThreadedUpdater:
                 continue  # keep emptying the queue, so that `put` can raise the error
             try:
                 parts = _of_tables(job, self._tables, self._fixed)
-                list(self._pool.map(lambda part: part[0].update(*part[1:]), parts))
+                each = self._pool.map if len(parts) > 1 else map  # a single table needs no further thread
+                list(each(lambda part: part[0].update(*part[1:]), parts))
             except Exception as error:
                 self._error = error
         self._pool.shutdown()

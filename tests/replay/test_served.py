@@ -1,6 +1,7 @@
 """An embedded table, from other threads through real sockets."""
 
 import contextlib
+import socket
 import threading
 import time
 
@@ -361,6 +362,7 @@ def test_everybody_goes_on_with_a_store_that_is_away_and_comes_back(serve, use, 
     store = serve(replay)
     table = ServedTable(replay, f"localhost:{store.port}", TOKEN)
     sink, batches = use(table.sink()), use(table.batches())
+    use(table._update)
     insert(sink, rows_of(replay, *range(5)))
     next(batches)
     table.update(np.zeros(1, np.uint64), np.ones(1))
@@ -429,6 +431,9 @@ def test_a_slow_reader_gets_its_batch_again(serve, use, monkeypatch):
     replay = settings("queue", spec=LARGE, batch_size=800, max_size=2000)
     store = serve(replay)
     sink, batches = use(store.table.sink()), use(store.table.batches())
+    batches._request()
+    room = batches._call._connection.socket
+    room.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)  # less than a batch
     insert(sink, rows_of(replay, *range(1600)))
     assert numbers_of(next(batches).rows) == list(range(800))
     wait_for(lambda: any(caller.answered and caller.call.gone for caller in store._callers.values()))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from acme_ext.utils import calls
-from acme_ext.utils.calls import TOKEN_BYTES, CallServer, RemoteCall
+from acme_ext.utils.calls import TOKEN_BYTES, CallServer, PolledCall, RemoteCall
 
 WAIT_S = 10
 TOKEN = bytes(range(TOKEN_BYTES))
@@ -25,8 +25,8 @@ class StoppedError(Exception):
 class Serving:
     """A server in a thread of its own, that answers with `function`."""
 
-    def __init__(self, function):
-        self.server, self.function, self.heard = CallServer(TOKEN), function, []
+    def __init__(self, function, port=0):
+        self.server, self.function, self.heard = CallServer(TOKEN, port=port), function, []
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
@@ -209,6 +209,75 @@ def test_a_server_that_is_not_there_is_looked_for_until_it_is_or_the_wait_ends()
         remote = RemoteCall(lambda: address, on_wait, token=TOKEN)
         with pytest.raises(StoppedError):
             asked(remote, 1)
+
+
+def polled(remote):
+    """The answer to a polled call."""
+    deadline = time.monotonic() + WAIT_S
+    while (answer := remote.poll()) is None:
+        assert time.monotonic() < deadline
+        remote.wait(0.1)
+    return answer[0]
+
+
+def test_a_polled_call_waits_neither_for_its_server_nor_for_its_answer(serve):
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))  # nobody listens there yet
+        remote = PolledCall(listener.getsockname(), token=TOKEN, first=("who",))
+        remote.begin(1)
+        assert [remote.poll() for _ in range(100)] == [None] * 100
+        remote.close()
+    gate = threading.Event()
+    serving = serve(lambda who, x: gate.wait(WAIT_S) and x)
+    remote = PolledCall(("localhost", serving.server.port), token=TOKEN, first=("who",))
+    for x in (LARGE, 2):  # a large message takes several steps
+        gate.clear()
+        remote.begin(x)
+        remote.wait(0.05)
+        assert remote.poll() is None
+        gate.set()
+        np.testing.assert_array_equal(polled(remote), x)
+    assert len(serving.heard) == 2
+    remote.close()
+
+
+def test_a_polled_call_is_repeated_where_its_server_comes_back_and_raises_its_error():
+    def fail(x):
+        raise ValueError(f"{x} is too little")
+
+    first = Serving(lambda x: x)
+    remote = PolledCall(("localhost", first.server.port), token=TOKEN)
+    remote.begin(1)
+    assert polled(remote) == 1
+    first.end()
+    remote.begin(2)
+    assert remote.poll() is None
+    second = Serving(fail, first.server.port)
+    with pytest.raises(RuntimeError, match="answered by an error:\n2 is too little"):
+        polled(remote)
+    second.function = lambda x: x
+    remote.begin(3)
+    assert polled(remote) == 3
+    assert second.heard == [(2,), (3,)]
+    remote.close()
+    second.end()
+
+
+def test_a_server_notices_that_a_caller_whom_it_has_not_answered_is_gone():
+    server = CallServer(TOKEN)
+    remote = RemoteCall(lambda: ("localhost", server.port), token=TOKEN)
+    remote.begin(1)
+    calls, deadline = [], time.monotonic() + WAIT_S
+    while not calls:
+        assert time.monotonic() < deadline
+        calls = server.take(0.1)
+    assert not calls[0].gone
+    remote.close()
+    while not calls[0].gone:
+        assert time.monotonic() < deadline
+        server.take(0.1)
+    calls[0].answer(1)  # nobody hears it
+    server.close()
 
 
 def test_strangers_and_half_a_message_hurt_nobody(serve):

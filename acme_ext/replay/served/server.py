@@ -20,7 +20,7 @@ from acme_ext.replay.embedded.store import EmbeddedStore
 from acme_ext.replay.served.client import ServedTable, compression_of
 from acme_ext.utils.calls import Call, CallServer
 
-_FORGET_S = 60.0  # how long a caller that has disconnected may repeat its last call
+_FORGET_S = 3600.0  # how long a caller that has disconnected may repeat its last call; a learner may compile that long
 
 
 @dataclasses.dataclass
