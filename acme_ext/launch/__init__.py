@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from acme_ext.config.values import named as named
 from acme_ext.launch.hosts import interrupt
-from acme_ext.utils import availability
 
 if TYPE_CHECKING:
     from acme_ext.launch.engines.program import program as program
@@ -53,15 +52,13 @@ _WHERE = {
     "Result": "runs.evaluation",
     "Run": "runs.trained",
     "load": "runs.trained",
-    "program": "engines.program.program",  # the module; its `make` returns the Launchpad program
+    "program": "engines.program.program",  # the module; its `make` returns the program
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "program":
-        availability.need_reverb("a program")
     # This imports JAX and Reverb. A Ctrl-C during their import could become another error, or be lost.
     with interrupt.install_handler(None):
         module = importlib.import_module(f"acme_ext.launch.{_WHERE[name]}")

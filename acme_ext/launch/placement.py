@@ -14,6 +14,7 @@ from acme_ext.config.fields import check_fields
 from acme_ext.config.types import NonNegative, NonNegativeInt, PositiveInt
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.roles import ROLES, role_of
+from acme_ext.utils import availability
 from acme_ext.utils.rundir import RunDirectory
 
 if TYPE_CHECKING:
@@ -265,6 +266,8 @@ class Program(Placement):
 
     def check(self, experiment: "Experiment", options: RunOptions) -> None:
         super().check(experiment, options)
+        if experiment.data is None:
+            availability.need_reverb("a program that acts")
         if (experiment.data is None) != bool(self.for_run(experiment).num_actors):
             raise UsageError(
                 "a program needs at least 1 actor."

@@ -1,7 +1,7 @@
 """Which kinds of runs this installation supports.
 
-Reverb, Launchpad and Acme have wheels for CPython 3.10 only. Pure functions, recorded data and compiled runs don't need
-them.
+Reverb and Acme have wheels for CPython 3.10 only. Pure functions, recorded data and compiled runs don't need them.
+Neither does anything need Launchpad, see `launch.hosts.launchpad`.
 """
 
 import contextlib
@@ -13,11 +13,11 @@ from typing import Any
 from acme_ext.errors import UsageError
 from acme_ext.utils.install import REVERB_PYTHON
 
-_MODULES = ("acme", "launchpad", "reverb")
+_MODULES = ("acme", "reverb")
 
 
 def has_reverb() -> bool:
-    """Whether runs in one process and programs are possible."""
+    """Whether runs that act are possible, in one process or as programs."""
     return all(importlib.util.find_spec(module) for module in _MODULES)
 
 
@@ -39,13 +39,13 @@ def hidden_tensorflow() -> Iterator[None]:
 
 
 def need_reverb(what: str) -> None:
-    """Raises UsageError if `what` is not possible because Reverb, Launchpad or Acme is not installed."""
+    """Raises UsageError if `what` is not possible because Reverb or Acme is not installed."""
     if has_reverb():
         return
     version = ".".join(map(str, sys.version_info[:2]))
     needed = ".".join(map(str, REVERB_PYTHON))
     other = "see acme-ext doctor." if version == needed else f"which need Python {needed} (this is {version})."
     raise UsageError(
-        f"{what} needs Reverb, Launchpad and Acme, {other} Without them, an environment written in JAX (jax:NAME) runs "
+        f"{what} needs Reverb and Acme, {other} Without them, an environment written in JAX (jax:NAME) runs "
         "with --on compiled, and recorded data (data:FOLDER) can be learned from."
     )

@@ -253,7 +253,7 @@ class CallServer:
         token: the token that every caller must send first, with `TOKEN_BYTES` bytes.
         host: the address to listen on. If none of this host's interfaces has it, as behind a NAT router, the server
             listens on all of them.
-        port: the port to listen on; 0 to choose one.
+        port: the port to listen on, which `utils.ports` can reserve; 0 for a free one.
         awake_s: seconds that a wait polls before it sleeps; 0 if latency doesn't matter.
 
     Attributes:
@@ -404,6 +404,11 @@ class RemoteCall:
         self._connection: _Connection | None = None
         self._selector = selectors.DefaultSelector()
         self._arguments: tuple | None = None  # of the call that has begun
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to the server."""
+        return self._connection is not None
 
     def begin(self, *arguments: Any) -> None:
         """Begins a call; its arguments must not be changed until it ends."""

@@ -22,6 +22,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.hosts import process_tree
 from acme_ext.launch.hosts.node_process import FAILED, RETURNED, Options, run_node
 from acme_ext.launch.roles import NodeId
+from acme_ext.utils import availability
 
 Result = TypeVar("Result")
 
@@ -85,9 +86,9 @@ class ForkServer:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
 
-    def ask(self, owner: Any, address: str, died: list[str]) -> None:
-        """Asks the coordinator at an address to stop the program, see `ask_to_stop`."""
-        self._asking[ask_to_stop(address, died)] = owner
+    def ask(self, owner: Any, coordinator: Any, died: list[str]) -> None:
+        """Asks the coordinator to stop the program, see `ask_to_stop`."""
+        self._asking[ask_to_stop(coordinator, died)] = owner
 
     def reap(self) -> list[tuple[Any, tuple]]:
         """Returns the owners and events of nodes that have ended."""
@@ -103,20 +104,20 @@ class ForkServer:
         return events
 
 
-def ask_to_stop(address: str, died: list[str]) -> int:
-    """Asks the coordinator at an address to stop the program with a last save; see `Coordinator.request_stop`.
+def ask_to_stop(coordinator: Any, died: list[str]) -> int:
+    """Asks the coordinator, given its handle, to stop the program with a last save; see `Coordinator.request_stop`.
 
     A child process asks it, so that this process has no threads of Courier and can still fork. Returns the pid of the
     child; its exit code is 0 if the coordinator answered.
     """
-    import courier
 
     def ask() -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         end, silent = time.monotonic() + _ANSWER_S, True
+        coordinator.set_client_kwargs(call_timeout=_TRY_S)
         while time.monotonic() < end:
             with contextlib.suppress(Exception):
-                courier.Client(address, call_timeout=_TRY_S).request_stop(died)
+                coordinator.dereference().request_stop(died)
                 return 0
             if silent:
                 silent = False
@@ -207,12 +208,11 @@ def import_libraries() -> None:
 
     flags.FLAGS(["acme-ext"], known_only=True)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import courier  # noqa: F401
-
     from acme_ext.launch.engines.program import program  # noqa: F401
     from acme_ext.replay import server
 
-    server.import_libraries()
+    if availability.has_reverb():  # otherwise the program learns from recorded data
+        server.import_libraries()
     gc.freeze()  # unchanged memory is shared by forks
 
 

@@ -71,8 +71,8 @@ class LocalSupervisor(Supervisor):
         else:
             self.policy.ended = True
 
-    def ask(self, coordinator: Member, address: str, died: list[str]) -> None:
-        self._server.ask(coordinator, address, died)
+    def ask(self, coordinator: Member, died: list[str]) -> None:
+        self._server.ask(coordinator, coordinator.node.create_handle(), died)
 
     def on_exit(self, member: Member, why: str, words: Callable[[], str], **how: Any) -> Next:
         if how["code"] == 0 and member.group in SERVERS and not self.policy.ended:

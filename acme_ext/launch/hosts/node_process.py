@@ -80,12 +80,12 @@ def bind(
         launch_type: Launchpad's name of this kind of launch.
         bind_addresses: binds the addresses of a node; by default to this machine.
     """
-    from launchpad import context
+    from acme_ext.launch.hosts import launchpad
 
     for label, nodes in program.groups.items():
         for node in nodes:
             stop = end if label == "coordinator" else request
-            node.launch_context.initialize(context.LaunchType[launch_type], IN_ORDER, stop)
+            node.launch_context.initialize(launchpad.LaunchType[launch_type], IN_ORDER, stop)
             for handle in node.input_handles:
                 handle.connect(node, label)
     for node in program.get_all_nodes():
@@ -117,20 +117,11 @@ def run_node(
     if node.role == "coordinator":  # only the coordinator writes to the user's terminal
         sys.stderr = os.fdopen(terminal, "w", buffering=1)
     give_devices(node, options)
-    from absl import flags
-    from launchpad.launch import worker_manager
+    from acme_ext.launch.hosts import launchpad
 
-    flags.FLAGS.lp_termination_notice_secs = -1  # no limit: the parent process ends this one
-    worker_manager.WorkerManager(register_in_thread=True)
-    # By default, the function from `lp.make_program_stopper` would send a SIGTERM, as if the node were killed.
-    from launchpad.program_stopper import program_stopper
-
-    program_stopper._ask_launcher_for_termination = lambda pid, mark_as_completed=False: (
-        request_end() if pid == os.getpid() else os.kill(pid, signal.SIGTERM)
-    )
+    stop = launchpad.manage_process(request_end)
     # Launchpad stops nodes with SIGTERM. Another signal does it here, so that a SIGTERM from elsewhere is noticed.
-    stop: Any = signal.getsignal(signal.SIGTERM)
-    signal.signal(process_tree.STOP_NODE, lambda number, frame: stop(signal.SIGTERM, frame))
+    signal.signal(process_tree.STOP_NODE, lambda number, frame: stop())
     signal.signal(signal.SIGTERM, lambda number, frame: _end_unless(interrupted))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the supervisor handles it
     try:

@@ -79,8 +79,8 @@ class Supervisor(abc.ABC):
         """Handles new events, see `on_event`; returns after a short time even if there are none."""
 
     @abc.abstractmethod
-    def ask(self, coordinator: Any, address: str, died: list[str]) -> None:
-        """Asks the coordinator at an address to stop the program; see `Coordinator.request_stop`."""
+    def ask(self, coordinator: Any, died: list[str]) -> None:
+        """Asks the coordinator to stop the program; see `Coordinator.request_stop`."""
 
     def run(self) -> int:
         """Runs the program to its end; returns the exit code (0, 1, or 128 + the signal that stopped it)."""
@@ -200,7 +200,7 @@ class Supervisor(abc.ABC):
             self.policy.ended = True
             return
         died = [member.name for member in self.members if not member.runs]
-        self.ask(coordinator, coordinator.node.courier_address.resolve(), died)
+        self.ask(coordinator, died)
 
 
 @contextlib.contextmanager

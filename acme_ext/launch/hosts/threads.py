@@ -22,8 +22,6 @@ from acme_ext.launch.roles import role_of
 GRACE_S = 5.0
 """Seconds that nodes have to end once the program has stopped."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)  # Launchpad sets their handlers
-
 
 def check_thread() -> None:
     """Raises UsageError if this is not the main thread, in which a program on threads must be started."""
@@ -51,7 +49,9 @@ def run(program: Any, grace_s: float = GRACE_S) -> int:
         Exception: the first error of a node; the other nodes are stopped.
     """
     check_thread()
-    manager = _make_manager()
+    from acme_ext.launch.hosts import launchpad
+
+    manager = launchpad.manage_threads()
     bind(
         program,
         lambda mark_as_completed=False: manager.stop_event().set(),
@@ -62,7 +62,7 @@ def run(program: Any, grace_s: float = GRACE_S) -> int:
     nodes = [(group, node) for group, nodes in program.groups.items() for node in nodes]
     with interrupt.graceful(
         lambda text: print(f"acme-ext: {text}", file=sys.stderr),
-        on_request=lambda: _ask_coordinator(program),
+        on_request=lambda: _ask_coordinator(program, manager),
         on_end=manager.stop_event().set,
     ) as request:
         for group, node in nodes:
@@ -78,30 +78,12 @@ def run(program: Any, grace_s: float = GRACE_S) -> int:
                         manager.stop_event().set()
                     elif failure is None and not request.requested:
                         failure = error
-                        _ask_coordinator(program)
+                        _ask_coordinator(program, manager)
             if manager.stop_event().is_set():
                 end = min(end, time.monotonic() + grace_s)
     if failure is not None:
         raise failure
     return 0 if request.signal is None else 128 + request.signal
-
-
-def _make_manager() -> Any:
-    """Returns Launchpad's manager of this process's nodes, without its signal handlers."""
-    from absl import flags
-    from launchpad.launch import worker_manager
-
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS(["acme-ext"], known_only=True)
-    notice = flags.FLAGS.lp_termination_notice_secs
-    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-    flags.FLAGS.lp_termination_notice_secs = -1  # never ends the process
-    try:
-        return worker_manager.WorkerManager(kill_main_thread=False, register_signals=False)
-    finally:
-        flags.FLAGS.lp_termination_notice_secs = notice
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
 
 
 def _reporting(group: str, function: Callable[[], Any], ended: queue.Queue) -> Callable[[], None]:
@@ -118,13 +100,12 @@ def _reporting(group: str, function: Callable[[], Any], ended: queue.Queue) -> C
     return run_node
 
 
-def _ask_coordinator(program: Any) -> None:
+def _ask_coordinator(program: Any, manager: Any) -> None:
     """Asks the program's coordinator to stop it after a last save; doesn't wait for the answer."""
 
     def ask() -> None:
-        import courier
-
         (coordinator,) = program.groups["coordinator"]
-        courier.Client(coordinator.courier_address.resolve()).request_stop()
+        with contextlib.suppress(Exception):  # the program has ended without the coordinator
+            coordinator.create_handle().dereference().request_stop()
 
-    threading.Thread(target=ask, name="stop", daemon=True).start()
+    manager.thread_worker("stop", ask)

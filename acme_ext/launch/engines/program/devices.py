@@ -6,10 +6,9 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from launchpad import context
-
 from acme_ext.errors import UsageError
 from acme_ext.launch.engines.program.nodes import stops
+from acme_ext.launch.hosts import launchpad as lp
 from acme_ext.launch.hosts.node_process import GRACE_S, Options, give_devices
 from acme_ext.launch.placement import ProcessProgram, Program
 from acme_ext.launch.roles import NodeId, nodes_of, role_of
@@ -74,10 +73,10 @@ def with_devices(on: Program, directory: pathlib.Path, group: str, index: int, m
     """
     if not isinstance(on, ProcessProgram):  # threads have the devices of their process
         return make_worker
-    processes = (context.LaunchType.LOCAL_MULTI_PROCESSING, context.LaunchType.TEST_MULTI_PROCESSING)
+    processes = (lp.LaunchType.LOCAL_MULTI_PROCESSING, lp.LaunchType.TEST_MULTI_PROCESSING)
 
     def make(*arguments: Any, **named: Any) -> Any:
-        if stops.stopped_together() and context.get_context().launch_type in processes:
+        if stops.stopped_together() and lp.get_context().launch_type in processes:
             give_devices(NodeId.of(group, index, on.groups[group]), options(on, directory))
         return make_worker(*arguments, **named)
 

@@ -37,11 +37,17 @@ def take(arguments: Sequence[str]) -> Given:
     """Parses Launchpad's flags of a command line.
 
     Raises:
-        UsageError: a flag is not one of Launchpad's, has no effect here, or has an invalid value.
+        UsageError: a flag is not one of Launchpad's, has no effect here, or has an invalid value; or Launchpad is not
+            installed.
     """
     from absl import flags
-    from launchpad import flags as _  # importing it defines the flags
 
+    from acme_ext.launch.hosts import launchpad
+
+    if not launchpad.INSTALLED:
+        raise UsageError(
+            f"{arguments[0]} is a flag of Launchpad, which is not installed here: use --on processes or --on threads."
+        )
     theirs = flags.FLAGS.flags_by_module_dict()["launchpad.flags"]
     values = flags.FlagValues()
     for flag in theirs:

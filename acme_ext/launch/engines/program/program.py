@@ -12,8 +12,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import launchpad as lp
-
 from acme_ext.data.recorder import part_of
 from acme_ext.errors import UsageError
 from acme_ext.launch.engines.program import devices
@@ -23,6 +21,7 @@ from acme_ext.launch.engines.program.nodes.evaluator import EvaluatorNode
 from acme_ext.launch.engines.program.nodes.inference import InferenceNode
 from acme_ext.launch.engines.program.nodes.learner import LearnerCourierNode, LearnerNode
 from acme_ext.launch.engines.program.nodes.replay import ReplayNode, shard_folder
+from acme_ext.launch.hosts import launchpad as lp
 from acme_ext.launch.placement import Handles, Program, RunOptions
 from acme_ext.launch.roles import ROLES
 from acme_ext.launch.runs.directory import prepare

@@ -40,7 +40,8 @@ def run_program(experiment: Experiment, on: Program, options: RunOptions) -> Res
         options = dataclasses.replace(options, record=os.path.abspath(files.expanded(options.record)))
     if isinstance(on, Threads):
         threads.check_thread()
-        server.import_libraries()
+        if experiment.data is None:
+            server.import_libraries()
         code = threads.run(
             make(experiment, on, options, spec=_spec(experiment, on, options)),
             threads.GRACE_S if on.grace_s is None else on.grace_s,

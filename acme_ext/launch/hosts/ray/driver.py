@@ -82,8 +82,8 @@ class Driver(Supervisor):
             if member.runs:
                 member.proxy.send.remote("signal", int(number))
 
-    def ask(self, coordinator: Member, address: str, died: list[str]) -> None:
-        coordinator.proxy.send.remote("ask", address, died)
+    def ask(self, coordinator: Member, died: list[str]) -> None:
+        self._fleet.ask(coordinator, died)
 
     def start_due(self) -> None:
         super().start_due()

@@ -242,6 +242,12 @@ class Fleet:
         member.proxy.start.remote(command)
         member.runs, member.started, member.since = True, False, time.monotonic()
 
+    def ask(self, coordinator: Member, died: list[str]) -> None:
+        """Lets the coordinator's host ask it to stop the program; see `fork_server.ask_to_stop`."""
+        import cloudpickle
+
+        coordinator.proxy.send.remote("ask", cloudpickle.dumps(coordinator.node.create_handle()), died)
+
     # Events ------------------------------------------------------------------------------------------------------
 
     def events(self) -> Iterator[tuple[Member, tuple]]:
@@ -288,9 +294,9 @@ class Fleet:
 
 
 def _fixed(text: str) -> Any:
-    from launchpad import address
+    from acme_ext.launch.hosts import launchpad
 
-    class Fixed(address.AbstractAddressBuilder):
+    class Fixed(launchpad.AbstractAddressBuilder):
         def build(self) -> str:
             return text
 

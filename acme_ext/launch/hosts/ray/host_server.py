@@ -5,7 +5,7 @@ imports everything once. Each proxy then asks it, over a connection, to fork its
 server kills the node. When the last connection closes, the server ends, and so do all processes that the nodes have
 left behind.
 
-The messages are tuples. From a proxy: `("start", StartCommand)`, `("signal", number)` and `("ask", address, died)`,
+The messages are tuples. From a proxy: `("start", StartCommand)`, `("signal", number)` and `("ask", handle, died)`,
 which asks the coordinator to stop the program. To a proxy: `("started", pid)`; `("said", bytes)`, the node's output to
 the terminal; `("stop",)` if the coordinator called `lp.stop()`; `("request",)` if another node did; `("unanswered",)`
 if the coordinator did not answer; and `("ended", code, end of its log)`.
@@ -194,7 +194,7 @@ class HostServer(ForkServer):
             connection.close()
             self.signal(connection, signal.SIGKILL)
             return
-        {"start": self._start, "signal": self.signal, "ask": self.ask}[what](connection, *arguments)
+        {"start": self._start, "signal": self.signal, "ask": self._ask}[what](connection, *arguments)
 
     def _start(self, connection: Connection, command: StartCommand) -> None:
         terminal, theirs = _open_terminal(command.columns)
@@ -216,6 +216,11 @@ class HostServer(ForkServer):
         os.close(theirs)
         self._terminals[terminal] = connection
         _tell(connection, "started", pid)
+
+    def _ask(self, connection: Connection, handle: bytes, died: list[str]) -> None:
+        import cloudpickle
+
+        self.ask(connection, cloudpickle.loads(handle), died)
 
     def _relay(self, terminal: int, *, last: bool = False) -> None:
         """Passes on a node's output to the user; closes the terminal if it has no writers any more, or if `last`."""

@@ -13,7 +13,7 @@ from typing import Any
 from acme_ext.launch.hosts.ray import host_server
 from acme_ext.launch.hosts.ray.host_server import StartCommand
 from acme_ext.launch.hosts.ray.usage import Usage
-from acme_ext.utils import proxies
+from acme_ext.utils import ports, proxies
 
 _IDLE_S = 5.0  # longest wait for events before an empty answer
 
@@ -82,11 +82,7 @@ class NodeProxy:
     def reserve(self, count: int) -> list[int]:
         """Returns ports that no other process on this host gets as long as this proxy lives."""
         while len(self._reserved) < count:
-            reserved = socket.socket()
-            # Bound, but never listening. A process that sets the same option, as gRPC does, can still listen there.
-            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            reserved.bind(("", 0))
-            self._reserved.append(reserved)
+            self._reserved.append(ports.reserve())
         return [reserved.getsockname()[1] for reserved in self._reserved[:count]]
 
     def start(self, command: StartCommand) -> None:

@@ -5,7 +5,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import launchpad as lp
 import numpy as np
 
 from acme_ext import envs
@@ -17,6 +16,7 @@ from acme_ext.builders.base import Agent
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.launch.engines.program.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, enter, find, waiting
+from acme_ext.launch.hosts import launchpad as lp
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.calls import RemoteCall

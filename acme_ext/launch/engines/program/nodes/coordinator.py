@@ -13,12 +13,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import launchpad as lp
-
 from acme_ext.acting.memories import added
 from acme_ext.errors import RunError
 from acme_ext.launch.engines.program.nodes import stops
 from acme_ext.launch.engines.program.nodes.reports import STARTING, UNWRITTEN, Orders
+from acme_ext.launch.hosts import launchpad as lp
 from acme_ext.launch.roles import NodeId
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.session import Session, open_session

@@ -4,11 +4,11 @@ import pickle
 from typing import Any
 
 import jax
-import launchpad as lp
 
 from acme_ext.acting.remote import RemoteVariables
 from acme_ext.acting.variables import POLICY
 from acme_ext.launch.engines.program.nodes.reports import Reporter, StopWaitingError, enter, waiting
+from acme_ext.launch.hosts import launchpad as lp
 from acme_ext.launch.runs.evaluation import Evaluator, FixedVariables
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.types import EnvironmentSpec

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import dm_env
 import jax
-import launchpad as lp
 import numpy as np
 import tree
 
@@ -23,6 +22,7 @@ from acme_ext.acting.slots import SlotCore, bucket_sizes
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.launch.engines.program.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, enter, waiting
+from acme_ext.launch.hosts import launchpad as lp
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.types import FIRST, Array, EnvironmentSpec, Tree
 from acme_ext.utils.calls import Call, CallServer

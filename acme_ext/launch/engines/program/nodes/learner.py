@@ -9,10 +9,7 @@ from concurrent import futures
 from typing import Any
 
 import jax
-import launchpad as lp
 import numpy as np
-from launchpad import address as lp_address
-from launchpad.nodes import base
 
 from acme_ext.acting.remote import VariableServer
 from acme_ext.acting.shared import SharedFetch
@@ -21,6 +18,7 @@ from acme_ext.envs.canonical import own_actions
 from acme_ext.launch.engines.program.nodes import stops
 from acme_ext.launch.engines.program.nodes.replay import RemoteReplay
 from acme_ext.launch.engines.program.nodes.reports import Reporter, StopWaitingError, enter, find, waiting
+from acme_ext.launch.hosts import launchpad as lp
 from acme_ext.launch.runs.evaluation import Loaded
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.recorded_data import check_recorded_data, data_batches, mixed_batches, read_rows
@@ -64,16 +62,14 @@ class LearnerClient:
         return getattr(self._client, name)
 
 
-class LearnerHandle(base.Handle):
+class LearnerHandle(lp.Handle):
     """A Launchpad handle, which becomes a `LearnerClient` in the nodes that use the learner."""
 
-    def __init__(self, address: lp_address.Address, token: bytes):
-        self._address, self._token = address, token
+    def __init__(self, methods: lp.CourierHandle, token: bytes):
+        self._methods, self._token = methods, token
 
     def dereference(self) -> LearnerClient:
-        import courier
-
-        return LearnerClient(courier.Client(self._address.resolve()), self._token)
+        return LearnerClient(self._methods.dereference(), self._token)
 
 
 class LearnerCourierNode(lp.CourierNode):
@@ -92,7 +88,7 @@ class LearnerCourierNode(lp.CourierNode):
         self.configure(*arguments, token=token, address=self.courier_address, **options)
 
     def create_handle(self) -> Any:
-        handle: Any = LearnerHandle(self.courier_address, self._token)
+        handle: Any = LearnerHandle(super().create_handle(), self._token)
         return self._track_handle(handle)
 
 

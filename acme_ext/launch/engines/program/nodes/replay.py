@@ -5,11 +5,8 @@ import time
 from collections.abc import Sequence
 from concurrent import futures
 
-import launchpad as lp
-from launchpad import address as lp_address
-from launchpad.nodes import base
-
 from acme_ext.launch.engines.program.nodes import stops
+from acme_ext.launch.hosts import launchpad as lp
 from acme_ext.replay.base import Replay
 from acme_ext.replay.stores import TableKind, connect, serve
 from acme_ext.replay.table import RemoteTable
@@ -18,10 +15,10 @@ from acme_ext.utils.rundir import RunDirectory
 _LOOK_S = 0.05
 
 
-class ReplayHandle(base.Handle):
+class ReplayHandle(lp.Handle):
     """A Launchpad handle, which becomes a `replay.table.RemoteTable` in the nodes that use a replay node."""
 
-    def __init__(self, replay: Replay, kind: TableKind, token: bytes, address: lp_address.Address):
+    def __init__(self, replay: Replay, kind: TableKind, token: bytes, address: lp.Address):
         self._replay, self._token, self._address = replay, token, address
         self._table_kind: TableKind = kind
 
@@ -49,7 +46,7 @@ class ReplayNode(lp.PyNode):
         self._replay, self._token = replay, token
         self._table_kind: TableKind = kind
         self._scratch, self._restore = scratch, restore
-        self._address = lp_address.Address("reverb")
+        self._address = lp.Address("reverb")
         self.allocate_address(self._address)
 
     def create_handle(self) -> ReplayHandle:

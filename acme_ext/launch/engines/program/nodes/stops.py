@@ -7,15 +7,13 @@ the last save keep running until it has finished.
 
 import time
 
-import launchpad as lp
-from launchpad import context
-
+from acme_ext.launch.hosts import launchpad as lp
 from acme_ext.launch.hosts.node_process import IN_ORDER
 
 
 def stopped_together() -> bool:
     """Whether one of Launchpad's own launchers runs this node; call this in the node's own thread."""
-    return context.get_context().launch_config != IN_ORDER
+    return lp.get_context().launch_config != IN_ORDER
 
 
 def ends(timeout_s: float) -> bool:
