@@ -266,8 +266,9 @@ class Program(Placement):
 
     def check(self, experiment: "Experiment", options: RunOptions) -> None:
         super().check(experiment, options)
-        if experiment.data is None:
+        if experiment.data is None and experiment.table_kind != "reverb":
             availability.need_reverb("a program that acts")
+            raise UsageError("a program that acts needs Reverb: leave out table 'embedded'.")
         if (experiment.data is None) != bool(self.for_run(experiment).num_actors):
             raise UsageError(
                 "a program needs at least 1 actor."

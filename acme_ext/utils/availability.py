@@ -1,7 +1,7 @@
 """Which kinds of runs this installation supports.
 
-Reverb and Acme have wheels for CPython 3.10 only. Pure functions, recorded data and compiled runs don't need them.
-Neither does anything need Launchpad, see `launch.hosts.launchpad`.
+Reverb has wheels for CPython 3.10 only, and so have Launchpad and Acme, which nothing needs: see
+`launch.hosts.launchpad` and `interfaces`.
 """
 
 import contextlib
@@ -13,12 +13,10 @@ from typing import Any
 from acme_ext.errors import UsageError
 from acme_ext.utils.install import REVERB_PYTHON
 
-_MODULES = ("acme", "reverb")
-
 
 def has_reverb() -> bool:
-    """Whether runs that act are possible, in one process or as programs."""
-    return all(importlib.util.find_spec(module) for module in _MODULES)
+    """Whether replays can be stored in Reverb."""
+    return importlib.util.find_spec("reverb") is not None
 
 
 @contextlib.contextmanager
@@ -39,13 +37,13 @@ def hidden_tensorflow() -> Iterator[None]:
 
 
 def need_reverb(what: str) -> None:
-    """Raises UsageError if `what` is not possible because Reverb or Acme is not installed."""
+    """Raises UsageError if `what` is not possible because Reverb is not installed."""
     if has_reverb():
         return
     version = ".".join(map(str, sys.version_info[:2]))
     needed = ".".join(map(str, REVERB_PYTHON))
-    other = "see acme-ext doctor." if version == needed else f"which need Python {needed} (this is {version})."
+    other = "see acme-ext doctor." if version == needed else f"which needs Python {needed} (this is {version})."
     raise UsageError(
-        f"{what} needs Reverb and Acme, {other} Without them, an environment written in JAX (jax:NAME) runs "
+        f"{what} needs Reverb, {other} Without it, an environment written in JAX (jax:NAME) runs "
         "with --on compiled, and recorded data (data:FOLDER) can be learned from."
     )

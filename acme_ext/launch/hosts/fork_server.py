@@ -22,7 +22,6 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.hosts import process_tree
 from acme_ext.launch.hosts.node_process import FAILED, RETURNED, Options, run_node
 from acme_ext.launch.roles import NodeId
-from acme_ext.utils import availability
 
 Result = TypeVar("Result")
 
@@ -209,10 +208,9 @@ def import_libraries() -> None:
     flags.FLAGS(["acme-ext"], known_only=True)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from acme_ext.launch.engines.program import program  # noqa: F401
-    from acme_ext.replay import server
+    from acme_ext.replay import table
 
-    if availability.has_reverb():  # otherwise the program learns from recorded data
-        server.import_libraries()
+    table.import_libraries(table.kind_of("auto"))  # before it is known which kind the program uses
     gc.freeze()  # unchanged memory is shared by forks
 
 
