@@ -163,6 +163,15 @@ def test_ray_is_imported_where_programs_run_on_it_and_nowhere_else():
     assert all(within(module, "acme_ext.launch.hosts.ray") for module in found)
 
 
+def test_launchpad_is_imported_by_one_module():
+    found = {
+        module
+        for module, (source, is_package) in sources().items()
+        if any(within(name, "launchpad") or within(name, "courier") for name in imports_in(source, module, is_package))
+    }
+    assert found == {"acme_ext.launch.hosts.launchpad"}
+
+
 def test_imports_go_down_only():
     assert violations(sources(), PARENTS) == []
 

@@ -8,10 +8,53 @@ import courier
 import portpicker
 import pytest
 
-from acme_ext.launch.hosts import fork_server, node_process, process_tree
+from acme_ext.launch.hosts import description, fork_server, launchpad, node_process, process_tree
+from acme_ext.launch.hosts.remote_methods import Server
+
+_TOKEN = bytes(32)
 
 
-def test_a_coordinator_that_takes_its_time_is_asked_until_it_answers(monkeypatch):
+class _Port(launchpad.AbstractAddressBuilder):
+    def __init__(self, port):
+        self._port = port
+
+    def build(self):
+        return f"localhost:{self._port}"
+
+
+class _Slow:
+    def __init__(self, request_stop):
+        self.request_stop = request_stop
+
+
+def _by_courier(port, request_stop):
+    """Returns a coordinator's handle, and a function that ends the coordinator's server."""
+    server = courier.Server("slow", port=port)
+    server.Bind("request_stop", request_stop)
+    server.Start()
+
+    def close():
+        server.Stop()
+        server.Join()
+
+    return _courier_handle(port), close
+
+
+def _by_own_calls(port, request_stop):
+    address = description.Address()
+    address.bind(_Port(port))
+    server = Server(_Slow(request_stop), _TOKEN, "localhost", port)
+    return description.CourierHandle(address, _TOKEN), server.close
+
+
+def _courier_handle(port):
+    address = launchpad.Address("courier")
+    address.bind(_Port(port))
+    return launchpad.CourierHandle(address)
+
+
+@pytest.mark.parametrize("serve", [_by_courier, _by_own_calls])
+def test_a_coordinator_that_takes_its_time_is_asked_until_it_answers(serve, monkeypatch):
     monkeypatch.setattr(fork_server, "_TRY_S", 0.2)
     asked, awake = [], threading.Event()
 
@@ -19,14 +62,12 @@ def test_a_coordinator_that_takes_its_time_is_asked_until_it_answers(monkeypatch
         awake.wait(30)
         asked.append(died)
 
-    server = courier.Server("slow", port=portpicker.pick_unused_port())
-    server.Bind("request_stop", request_stop)
-    server.Start()
+    handle, close = serve(portpicker.pick_unused_port(), request_stop)
     try:
         said, words = os.pipe()
         terminal = os.dup(2)
         os.dup2(words, 2)
-        pid = fork_server.ask_to_stop(f"localhost:{server.port}", ["actor-1"])
+        pid = fork_server.ask_to_stop(handle, ["actor-1"])
         os.dup2(terminal, 2)
         assert b"the coordinator does not answer yet" in os.read(said, 1000)
         awake.set()
@@ -34,14 +75,13 @@ def test_a_coordinator_that_takes_its_time_is_asked_until_it_answers(monkeypatch
         assert asked[0] == ["actor-1"]
     finally:
         awake.set()
-        server.Stop()
-        server.Join()
+        close()
 
 
 def test_a_coordinator_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setattr(fork_server, "_TRY_S", 0.1)
     monkeypatch.setattr(fork_server, "_ANSWER_S", 0.3)
-    pid = fork_server.ask_to_stop(f"localhost:{portpicker.pick_unused_port()}", [])
+    pid = fork_server.ask_to_stop(_courier_handle(portpicker.pick_unused_port()), [])
     assert os.waitpid(pid, 0)[1] != 0
 
 

@@ -24,7 +24,8 @@ def launch(launch):
 
 
 def _again(test, *marks, **named):
-    return pytest.param(test, named, marks=marks, id="-".join([test.__name__[5:40], *map(str, named.values())]))
+    words = [test.__module__[5:], test.__name__[5:40], *map(str, named.values())]
+    return pytest.param(test, named, marks=marks, id="-".join(words))
 
 
 _SLOW, _RELEASE = pytest.mark.slow, pytest.mark.release
@@ -130,7 +131,7 @@ def test_a_node_of_ones_own_uses_the_parts_and_ends_the_program(on, stop, tmp_pa
     code, out, err = launch([str(script), str(tmp_path)], tmp_path / "run").end()
     assert code == 0, err
     assert out.splitlines()[-1] == "15 True"
-    assert (tmp_path / "watched").read_text() == "3 layers; it ended"
+    assert (tmp_path / "watched").read_text() == "2 layers; it ended"
 
 
 def test_flags_of_launchpads_are_refused(tmp_path, launch):
