@@ -208,9 +208,9 @@ def import_libraries() -> None:
     flags.FLAGS(["acme-ext"], known_only=True)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from acme_ext.launch.engines.program import program  # noqa: F401
-    from acme_ext.replay import table
+    from acme_ext.replay import stores
 
-    table.import_libraries(table.kind_of("auto"))  # before it is known which kind the program uses
+    stores.import_libraries(stores.kind_of("auto"))  # before it is known which kind the program uses
     gc.freeze()  # unchanged memory is shared by forks
 
 

@@ -28,7 +28,7 @@ from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.saving import Counts
 from acme_ext.launch.runs.start import check_learner
 from acme_ext.learning.checkpoints import CheckpointStore
-from acme_ext.replay import table
+from acme_ext.replay import stores
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import files, install
 from acme_ext.utils.rundir import RunDirectory
@@ -41,7 +41,7 @@ def run_program(experiment: Experiment, on: Program, options: RunOptions) -> Res
     if isinstance(on, Threads):
         threads.check_thread()
         if experiment.data is None:
-            table.import_libraries(experiment.table_kind)
+            stores.import_libraries(experiment.table_kind)
         code = threads.run(
             make(experiment, on, options, spec=_spec(experiment, on, options)),
             threads.GRACE_S if on.grace_s is None else on.grace_s,
