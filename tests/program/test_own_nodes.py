@@ -31,10 +31,10 @@ class Watcher:
         while self._coordinator.snapshot()["counts"]["environment_steps"] < 200:
             lp.wait_for_stop(0.05)
         (params,) = self._learner.get_variables(["policy"])
-        tables = [set(client.server_info()) for client in self._replays]
+        filled = [table.counts().size > 0 for table in self._replays]
         self._stop()
         lp.wait_for_stop()
-        self._file.write_text(f"{len(params)} layers, {tables}; it ended")
+        self._file.write_text(f"{len(params)} layers, {filled}; it ended")
 
 
 class Broken:
@@ -88,7 +88,7 @@ def test_a_node_of_ones_own_uses_the_parts_and_ends_the_program_after_a_last_sav
     assert result.stopped_by == signal.SIGTERM
     assert programs.saved(tmp_path / "run") == [result.environment_steps]
     assert result.environment_steps >= 200
-    assert file.read_text() == "2 layers, [{'transitions'}]; it ended"
+    assert file.read_text() == "2 layers, [True]; it ended"
 
 
 @pytest.mark.release

@@ -3,11 +3,11 @@
 import contextlib
 import os
 import pickle
+import queue
 import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent import futures
 
 import numpy as np
@@ -27,14 +27,14 @@ class Served:
 
     def __init__(self):
         self.called = 0
-        self.waits, self.released = False, threading.Event()
+        self.waiting, self.released = queue.Queue(), threading.Event()
 
     def add(self, a, b=0):
         self.called += 1
         return a + b
 
     def wait(self):
-        self.waits = True
+        self.waiting.put(None)
         assert self.released.wait(_PATIENCE_S)
         return threading.get_ident()
 
@@ -100,6 +100,8 @@ def test_errors_of_a_method_reach_the_caller_with_their_traceback(served, client
 
 def test_any_number_of_methods_can_wait_at_once(served, client):
     waiting = [client.futures.wait() for _ in range(40)]
+    for _ in waiting:
+        served.waiting.get(timeout=_PATIENCE_S)
     assert client.add(1) == 1
     assert not any(future.done() for future in waiting)
     client.release()
@@ -130,8 +132,7 @@ def test_a_server_that_closes_still_answers(port, client):
     served = Served()
     server = Server(served, _TOKEN, "localhost", port)
     waiting = client.futures.wait()
-    while not served.waits:
-        time.sleep(0.01)
+    served.waiting.get(timeout=_PATIENCE_S)
     closing = threading.Thread(target=server.close)
     closing.start()
     assert client.add(1) == 1
