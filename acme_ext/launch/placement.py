@@ -28,7 +28,7 @@ _MOST_COMPILED_STEPS = 2_000_000_000  # steps are counted as int32, and the last
 
 
 class Handles(NamedTuple):
-    """Launchpad handles of a program's parts, for your own nodes; in a node, each becomes a client."""
+    """Handles of a program's parts, for your own nodes; in a node, each becomes a client."""
 
     learner: Any
     """`get_variables(["policy"]) -> [parameters]` returns the agent's policy parameters, as in Acme's

@@ -12,6 +12,8 @@
 - `process_tree`: the kernel features that tie the processes together (signals on a parent's death, adoption of
   orphans), and the signals that stop processes.
 - `isolation`: gives the program its own network namespace, so that nobody else can reach its ports.
+- `launchpad`: the names of Launchpad, with which programs are described, also where it is not installed: `description`
+  has the nodes then, and `remote_methods` their calls.
 - `threads`: runs the program as threads of this process, for debuggers and small runs.
 - `interrupt`: receives Ctrl-C and SIGTERM in a thread. Runs in one process use it too.
 

@@ -1,7 +1,8 @@
 """Makes the ports of a program unreachable for others.
 
-Courier and Reverb listen on every interface without authentication, and Courier unpickles its input, so anybody who can
-reach a port can run code. In its own network namespace, a program has a loopback that nothing outside can reach.
+Courier, where Launchpad is installed, and Reverb listen on every interface without authentication, and Courier
+unpickles its input, so anybody who can reach a port can run code. In its own network namespace, a program has a
+loopback that nothing outside can reach.
 """
 
 import ctypes

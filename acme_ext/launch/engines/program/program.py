@@ -1,4 +1,4 @@
-"""An experiment as a Launchpad program.
+"""An experiment as a program of nodes.
 
 actors --rows--> replay shards --batches--> learner --parameters--> actors, evaluators
    |                  ^----- priorities -------|                         |
@@ -41,10 +41,10 @@ def make(
     spec: EnvironmentSpec | None = None,
     before_writing: Callable[[], None] = lambda: None,
 ) -> lp.Program:
-    """Returns an experiment as a Launchpad program, which resumes from the run directory if possible.
+    """Returns an experiment as a program, which resumes from the run directory if possible.
 
-    Any of Launchpad's launchers can run the program, and nodes can be added to it. This function checks the run
-    directory and selects the checkpoint to resume from.
+    Nodes can be added to the program. Where Launchpad is installed, any of its launchers can run it. This function
+    checks the run directory and selects the checkpoint to resume from.
 
     Args:
         experiment: the experiment to run.
