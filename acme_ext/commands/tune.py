@@ -6,7 +6,7 @@ from typing import Any
 
 from acme_ext.commands import common, train, train_on
 from acme_ext.errors import UsageError
-from acme_ext.utils import availability, install
+from acme_ext.utils import install
 
 
 def add(commands: Any) -> None:
@@ -74,8 +74,6 @@ def _tune(options: argparse.Namespace) -> int:
     given = train.parse(*run)
     train_on.placement_of(given)
     experiment = train.experiment_from(given)
-    if experiment.data is None:
-        availability.need_reverb("a search in an environment")
     from acme_ext.commands.tuning import tune
 
     return tune.tune(tune.tuned_by(options, experiment), options)

@@ -14,7 +14,6 @@ from acme_ext.config.fields import check_fields
 from acme_ext.config.types import NonNegative, NonNegativeInt, PositiveInt
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.roles import ROLES, role_of
-from acme_ext.utils import availability
 from acme_ext.utils.rundir import RunDirectory
 
 if TYPE_CHECKING:
@@ -266,9 +265,6 @@ class Program(Placement):
 
     def check(self, experiment: "Experiment", options: RunOptions) -> None:
         super().check(experiment, options)
-        if experiment.data is None and experiment.table_kind != "reverb":
-            availability.need_reverb("a program that acts")
-            raise UsageError("a program that acts needs Reverb: leave out table 'embedded'.")
         if (experiment.data is None) != bool(self.for_run(experiment).num_actors):
             raise UsageError(
                 "a program needs at least 1 actor."

@@ -1,6 +1,5 @@
 """Opens the tables of replays. Only this module knows which kinds there are: `reverb` and `embedded`."""
 
-import importlib.util
 import pathlib
 from collections.abc import Callable
 from typing import Any, Literal
@@ -9,6 +8,7 @@ from acme_ext.errors import UsageError
 from acme_ext.replay import blocks
 from acme_ext.replay.base import Replay
 from acme_ext.replay.table import RemoteTable, Store
+from acme_ext.utils import availability
 
 TableKind = Literal["reverb", "embedded"]
 """`reverb`: a Reverb server. `embedded`: arrays of this package, on any Python; a seed determines what is drawn."""
@@ -20,7 +20,7 @@ def kind_of(table: str) -> TableKind:
     Raises:
         UsageError: Reverb is not installed.
     """
-    there = importlib.util.find_spec("reverb") is not None
+    there = availability.has_reverb()
     if table == "reverb" and not there:
         raise UsageError(
             "table is 'reverb', which is not installed here (it needs CPython 3.10 on x86-64 Linux): leave it 'auto', "

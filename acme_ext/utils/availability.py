@@ -1,7 +1,6 @@
-"""Which kinds of runs this installation supports.
+"""What is installed of Reverb, which has wheels for CPython 3.10 on x86-64 Linux only.
 
-Reverb has wheels for CPython 3.10 only, and so have Launchpad and Acme, which nothing needs: see
-`launch.hosts.launchpad` and `interfaces`.
+So have Launchpad and Acme, see `launch.hosts.launchpad` and `interfaces`. No run needs any of them.
 """
 
 import contextlib
@@ -9,9 +8,6 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from typing import Any
-
-from acme_ext.errors import UsageError
-from acme_ext.utils.install import REVERB_PYTHON
 
 
 def has_reverb() -> bool:
@@ -34,16 +30,3 @@ def hidden_tensorflow() -> Iterator[None]:
         del modules["tensorflow"]
         if hidden is not None:
             modules["tensorflow"] = hidden
-
-
-def need_reverb(what: str) -> None:
-    """Raises UsageError if `what` is not possible because Reverb is not installed."""
-    if has_reverb():
-        return
-    version = ".".join(map(str, sys.version_info[:2]))
-    needed = ".".join(map(str, REVERB_PYTHON))
-    other = "see acme-ext doctor." if version == needed else f"which needs Python {needed} (this is {version})."
-    raise UsageError(
-        f"{what} needs Reverb, {other} Without it, an environment written in JAX (jax:NAME) runs "
-        "with --on compiled, and recorded data (data:FOLDER) can be learned from."
-    )

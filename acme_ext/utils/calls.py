@@ -407,7 +407,7 @@ class RemoteCall:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection to the server."""
+        """Whether there is a connection to the server, as far as the last attempt to use it has shown."""
         return self._connection is not None
 
     def begin(self, *arguments: Any) -> None:
@@ -427,11 +427,6 @@ class RemoteCall:
             answer = self._unless_gone(self._look)
         self._arguments = None
         return _result(*answer[0])
-
-    @property
-    def connected(self) -> bool:
-        """Whether there is a connection to the server, as far as the last attempt to use it has shown."""
-        return self._connection is not None
 
     def close(self) -> None:
         """Closes the connection, which also ends a call that has begun; the next call connects again."""

@@ -249,11 +249,11 @@ def test_a_seed_determines_what_is_drawn_also_after_a_restore(tmp_path, monkeypa
 
 
 def test_auto_is_reverb_where_it_is_installed(monkeypatch):
-    monkeypatch.setattr(stores.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(stores.availability, "has_reverb", lambda: False)
     assert stores.kind_of("auto") == stores.kind_of("embedded") == "embedded"
     with pytest.raises(UsageError, match="--table embedded"):
         stores.kind_of("reverb")
-    monkeypatch.setattr(stores.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(stores.availability, "has_reverb", lambda: True)
     assert (stores.kind_of("auto"), stores.kind_of("embedded")) == ("reverb", "embedded")
 
 

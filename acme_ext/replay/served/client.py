@@ -110,7 +110,7 @@ class ServedTable:
         away: list[float] = []
 
         def on_wait() -> None:
-            if call().connected:
+            if call().is_connected:
                 away.clear()
             elif not away:
                 away.append(time.monotonic())

@@ -23,7 +23,7 @@ from acme_ext.launch.runs.saving import Contents
 from acme_ext.launch.runs.start import Start
 from acme_ext.launch.session import Session
 from acme_ext.types import Array, Tree
-from acme_ext.utils import availability, compiling
+from acme_ext.utils import compiling
 
 _CALL_S = 0.5  # approximate duration of a compiled call; signals are handled between two calls
 _REPLAY = "replay"  # name of the replay in a checkpoint, which may lack it
@@ -37,10 +37,9 @@ def environment_of(experiment: Experiment, *, evaluation: bool = False) -> Funct
     if environment is None:
         name = experiment.environment_name
         names = [f"jax:{each}" for each in Jax().names()]
-        otherwise = "run it without --on compiled, or " if availability.has_reverb() else ""
         raise UsageError(
-            f"{name} is not written in JAX, so it can't run compiled: {otherwise}choose one that is: "
-            f"{nearest('jax:' + name.partition(':')[2], names)}"
+            f"{name} is not written in JAX, so it can't run compiled: run it without --on compiled, or choose one "
+            f"that is: {nearest('jax:' + name.partition(':')[2], names)}"
         )
     return canonical_functional(environment)
 
