@@ -103,22 +103,16 @@ def test_a_checkpoint_that_can_not_be_written_ends_the_learner(node):
 def test_a_checkpoint_is_saved_while_the_learner_waits_for_a_batch(node, monkeypatch):
     waits = []
 
-    class Part:
-        def dataset(self, client, calls, *, on_wait):
+    class Table:
+        def batches(self, calls, *, on_wait):
             waits.append(on_wait)
             return iter(())
 
-    class Replay:
-        table = "replay"
-
-        def split(self, shards):
-            return Part()
-
-    monkeypatch.setattr(nodes_learner, "Shards", lambda datasets, calls: types.SimpleNamespace(close=lambda: None))
-    node._stack, node._clients = contextlib.ExitStack(), [None]
+    monkeypatch.setattr(nodes_learner, "Shards", lambda batches, calls: types.SimpleNamespace(close=lambda: None))
+    node._stack, node._tables = contextlib.ExitStack(), [Table()]
     node._learner = Learner(lambda step: None)
-    monkeypatch.setattr(nodes_learner, "RemoteReplay", lambda clients, table: types.SimpleNamespace(describe=str))
-    node._of_replay(types.SimpleNamespace(replay=Replay(), sgd_steps_per_call=1), None)
+    monkeypatch.setattr(nodes_learner, "RemoteReplay", lambda tables: types.SimpleNamespace(describe=str))
+    node._of_replay(types.SimpleNamespace(sgd_steps_per_call=1), None)
     node._checkpoints.go_on.set()
     waits[0]()
     node._saving.result()

@@ -11,6 +11,7 @@ from timelines import SPEC
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.replay import stores
+from acme_ext.replay.embedded import compressed
 from acme_ext.replay.embedded import rows as rows_module
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.stores import open_store, serve
@@ -224,7 +225,7 @@ def test_a_batch_that_the_rate_limit_does_not_allow_is_an_error(limit, allowed):
 @pytest.mark.parametrize("order", ["uniform", "prioritized", "queue"])
 @pytest.mark.parametrize("large", [False, True])
 def test_a_seed_determines_what_is_drawn_also_after_a_restore(tmp_path, monkeypatch, order, large):
-    monkeypatch.setattr(rows_module, "_LARGE", 1 if large else 4096)
+    monkeypatch.setattr(compressed, "_LARGE", 1 if large else 4096)
     settings = TransitionReplay(
         SPEC, batch_size=4, order=order, limit=None if order == "queue" else FREE, max_size=20, table="t"
     )
@@ -266,7 +267,7 @@ def test_a_reverb_checkpoint_is_none_of_an_embedded_table(tmp_path: pathlib.Path
 @pytest.mark.parametrize("random", [False, True])
 def test_large_rows_are_compressed_if_that_makes_them_smaller(random):
     rng, nbytes = np.random.default_rng(0), 10_000
-    store = rows_module.make_rows(nbytes, 100, print)
+    store = compressed.make_rows(nbytes, 100, print)
     rows = rng.integers(256 if random else 2, size=(40, nbytes)).astype(np.uint8)
     for start in range(0, 40, 8):
         store.write(np.arange(start, start + 8), rows[start : start + 8])
@@ -280,8 +281,9 @@ def test_large_rows_are_compressed_if_that_makes_them_smaller(random):
 def test_too_little_memory_is_told_before_the_table_is_full(monkeypatch, nbytes):
     said: list[str] = []
     monkeypatch.setattr(rows_module, "free_memory", lambda: 20 * nbytes)
-    monkeypatch.setattr(rows_module, "_FIRST", 4)
-    store = rows_module.make_rows(nbytes, 100, said.append)
+    monkeypatch.setattr(rows_module, "FIRST_ROWS", 4)
+    monkeypatch.setattr(compressed, "FIRST_ROWS", 4)
+    store = compressed.make_rows(nbytes, 100, said.append)
     rows = np.random.default_rng(0).integers(256, size=(30, nbytes)).astype(np.uint8)
     for start in range(0, 30, 5):
         store.write(np.arange(start, start + 5), rows[start : start + 5])

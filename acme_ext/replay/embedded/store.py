@@ -7,7 +7,9 @@ from typing import Any
 from acme_ext.errors import RunError
 from acme_ext.replay import blocks
 from acme_ext.replay.base import Replay
-from acme_ext.replay.embedded.table import EmbeddedTable, OtherTableError, Queue, Ring
+from acme_ext.replay.embedded.compressed import make_rows
+from acme_ext.replay.embedded.queue import Queue
+from acme_ext.replay.embedded.table import EmbeddedTable, OtherTableError, Ring
 
 
 class EmbeddedStore:
@@ -18,7 +20,7 @@ class EmbeddedStore:
         seed: seeds what is drawn.
         restore: a folder that `checkpoint` wrote.
         report: called with warnings.
-        packed: see `Ring`.
+        packed: see `make_rows`.
 
     Raises:
         RunError: `restore` is no whole checkpoint of an embedded table, or is one of another table.
@@ -34,7 +36,11 @@ class EmbeddedStore:
         packed: bool = False,
     ):
         replay = blocks.singly(replay)
-        self.table: EmbeddedTable = Queue(replay) if replay.fifo else Ring(replay, seed, report, packed=packed)
+        self.table: EmbeddedTable
+        if replay.fifo:
+            self.table = Queue(replay)
+        else:
+            self.table = Ring(replay, seed, make_rows(replay.nbytes, replay.max_size, report, packed=packed))
         if restore is None:
             return
         try:

@@ -1,16 +1,14 @@
-"""Tables in memory: a ring of rows that are drawn at random, and a queue."""
+"""Tables in memory: what they share, and the ring of rows that are drawn at random; see `queue` for the other kind."""
 
-import collections
 import json
 import math
 import pathlib
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from acme_ext.replay.base import Replay
-from acme_ext.replay.embedded.rows import make_rows
+from acme_ext.replay.embedded.rows import Rows
 from acme_ext.replay.fixed import restore_generator, save_generator
 from acme_ext.replay.rows import OnWait
 from acme_ext.replay.sum_tree import SumTree
@@ -119,13 +117,12 @@ class Ring(EmbeddedTable):
     Args:
         replay: the settings.
         seed: seeds the draws.
-        report: called with warnings.
-        packed: whether rows that are stored in compressed form are inserted and drawn so, see `rows.Compression`.
+        rows: stores the rows; `compressed.PackedRows` if they are inserted and drawn in compressed form.
     """
 
-    def __init__(self, replay: Replay, seed: int, report: Callable[[str], Any], *, packed: bool = False):
+    def __init__(self, replay: Replay, seed: int, rows: Rows):
         super().__init__(replay)
-        self._rows = make_rows(replay.nbytes, replay.max_size, report, packed=packed)
+        self._rows = rows
         self._rng = np.random.Generator(np.random.PCG64(seed))
         self._weights = SumTree(replay.max_size) if replay.prioritized else None
 
@@ -187,44 +184,6 @@ class Ring(EmbeddedTable):
 
     def _describe_contents(self) -> dict[str, Any]:
         return {**super()._describe_contents(), "rng": save_generator(self._rng)}
-
-
-class Queue(EmbeddedTable):
-    """Rows that are taken once, first in, first out.
-
-    More than `max_size` rows may wait here, as they do in the writer of a full Reverb queue: no row is ever lost.
-    """
-
-    def __init__(self, replay: Replay):
-        super().__init__(replay)
-        self._waiting: collections.deque[np.ndarray] = collections.deque()
-
-    @property
-    def size(self) -> int:
-        return len(self._waiting)
-
-    def insert(self, rows: np.ndarray, errors: np.ndarray | None) -> None:
-        assert errors is None
-        self._waiting.extend(rows)
-        self._inserted += len(rows)
-
-    def sample(self, count: int) -> RawBatch:
-        size = self.size
-        rows = np.stack([self._waiting.popleft() for _ in range(count)])
-        keys = np.arange(self._sampled, self._sampled + count, dtype=np.uint64)
-        self._sampled += count
-        return RawBatch(rows, keys, np.ones(count, np.float32), np.full(count, size))
-
-    def update(self, keys: np.ndarray, errors: np.ndarray) -> None:
-        """Does nothing: a queue has no priorities."""
-
-    def save(self, folder: pathlib.Path) -> None:
-        super().save(folder)
-        rows = np.stack(self._waiting) if self._waiting else np.zeros((0, self._replay.nbytes), np.uint8)
-        np.save(folder / "rows.npy", rows)
-
-    def _load_contents(self, folder: pathlib.Path, state: dict[str, Any]) -> None:
-        self._waiting.extend(np.load(folder / "rows.npy"))
 
 
 class EmbeddedSink:

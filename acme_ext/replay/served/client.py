@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acme_ext.replay.base import Replay
-from acme_ext.replay.embedded.rows import Compression
+from acme_ext.replay.embedded.compressed import Compression
 from acme_ext.replay.rows import OnWait
 from acme_ext.replay.table import Counts, RawBatch
 from acme_ext.utils.calls import PolledCall, RemoteCall
