@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import pathlib
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,7 +92,10 @@ def experiment(agent: str, environment: str, folder: pathlib.Path, data: pathlib
 
 
 def measure(agent: str, runs: pathlib.Path) -> Row:
-    """Trains an agent three times and compares the runs."""
+    """Trains an agent three times and compares the runs; returns the row of an earlier call if there is one."""
+    done = runs / agent / "row.json"
+    if done.is_file():
+        return Row(**files.read_json(done))
     environment = environment_of(agent)
     data = runs / f"data-{environment.partition(':')[2]}"
     if not data.exists():
@@ -104,7 +108,9 @@ def measure(agent: str, runs: pathlib.Path) -> Row:
     found = [differences(folders[0], folder) for folder in folders[1:]]
     checkpoint = max(path for path in (folders[0] / "checkpoints").iterdir() if path.name.isdigit())
     steps = files.read_json(checkpoint / "state.json")["counts"]["learner_steps"]
-    return Row(agent, environment, *found, steps)
+    row = Row(agent, environment, *found, steps)
+    files.write_json(done, row._asdict())
+    return row
 
 
 def _train(agent: str, environment: str, folder: pathlib.Path, data: pathlib.Path, *, kill: bool = False) -> None:
@@ -159,11 +165,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.exact", description=__doc__)
     parser.add_argument("agents", nargs="*", metavar="AGENT", help="names from `acme-ext list` (all)")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
-    command.add(parser, runs=RUNS)
+    command.add(parser, "fresh", runs=RUNS)
     options = parser.parse_args(arguments)
     if options.worker:
         _work(*options.worker)
         return 0
+    if options.fresh:
+        shutil.rmtree(options.runs, ignore_errors=True)
     rows = []
     for agent in options.agents or builders.AGENTS:
         rows.append(measure(agent, options.runs))
