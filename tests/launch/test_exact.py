@@ -28,7 +28,7 @@ AGENTS = {
     "ngu": ("gym:CartPole-v1", {"replay.min_size": "20"}),
     "sac": ("gym:Pendulum-v1", {"replay.min_size": "200"}),
 }
-FAST = ("dqn", "ppo", "r2d2")
+MARKS = {"dqn": (), "ppo": pytest.mark.slow, "r2d2": pytest.mark.slow}  # the others before a release
 
 
 def script(agent: str, environment: str, fields: dict[str, str], folder: Path, steps: int, every: int) -> list[str]:
@@ -40,9 +40,7 @@ def script(agent: str, environment: str, fields: dict[str, str], folder: Path, s
     ]
 
 
-@pytest.mark.parametrize(
-    "agent", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in AGENTS]
-)
+@pytest.mark.parametrize("agent", [pytest.param(name, marks=MARKS.get(name, pytest.mark.release)) for name in AGENTS])
 def test_a_killed_run_goes_on_exactly(tmp_path, agent):
     environment, fields = AGENTS[agent]
     straight, killed = tmp_path / "straight", tmp_path / "killed"
