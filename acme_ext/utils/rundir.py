@@ -17,7 +17,7 @@ from acme_ext.utils import files
 CONTENTS = {
     "config.json": "the experiment: agent, environment, seed and all fields of the config",
     "logs/actor.csv": "one row per training episode",
-    "logs/learner.csv": "loss, gradient norm and other metrics, about once a second",
+    "logs/learner.csv": "loss, gradient norm and other metrics, in about 200 rows",
     "logs/evaluator.csv": "one row per evaluation",
     "logs/inference.csv": "programs with an inference server: batches and steps of each server",
     "logs/nodes/": "programs: the output of each node",
