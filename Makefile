@@ -45,8 +45,9 @@ lint: dev  ## Check the code with ruff: rules and format.
 	$(BIN)/ruff check $(ARGS)
 	$(BIN)/ruff format --check $(ARGS)
 
-types: dev  ## Check the types of the package with pyright.
+types: dev  ## Check the types of the package with pyright, on Linux and on macOS.
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright $(ARGS)
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonplatform Darwin $(ARGS)
 
 format: dev  ## Rewrite the code in ruff's format.
 	$(BIN)/ruff format $(ARGS)

@@ -5,8 +5,10 @@ import gc
 import hashlib
 import os
 import pathlib
+import platform
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -19,8 +21,9 @@ def _share_compiled_code() -> None:
 
     JAX keeps programs, its own versions and XLA_FLAGS apart there, but not processors.
     """
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    flags = next((line for line in lines if line.startswith("flags")), "")
+    cpuinfo = pathlib.Path("/proc/cpuinfo")  # only Linux has it
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    flags = next((line for line in lines if line.startswith("flags")), platform.machine())
     processor = hashlib.sha256(flags.encode()).hexdigest()[:12]
     folder = pathlib.Path(__file__).parents[1] / ".pytest_cache" / f"jax-{processor}"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
@@ -75,8 +78,16 @@ _kept = 0.0  # GB that this process took when compiled code was last dropped
 
 
 def _memory() -> float:
-    """Returns the GB of memory that this process takes."""
-    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**30
+    """Returns the GB of memory that this process takes, or has taken at most where the system tells no more."""
+    statm = pathlib.Path("/proc/self/statm")
+    if not statm.is_file():
+        return _peak()
+    return int(statm.read_text().split()[1]) * resource.getpagesize() / 2**30
+
+
+def _peak() -> float:
+    """Returns the GB of memory that this process has taken at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**30 if sys.platform == "darwin" else 2**20)
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +98,8 @@ def _compiled_code_is_given_back() -> Iterator[None]:
     if _memory() > max(1.2, _kept + 0.3):
         jax.clear_caches()
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)  # what was freed goes back to the system
+        if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+            libc.malloc_trim(0)  # what was freed goes back to the system
         _kept = _memory()
 
 
@@ -101,7 +113,7 @@ _peaks: dict[str, float] = {}  # GB of memory that each process of the tests has
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = _peak()
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["peak"] = peak
     elif not _peaks:

@@ -7,13 +7,14 @@ import os
 import pathlib
 import shutil
 import struct
-import tempfile
 import time
 import weakref
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import numpy as np
+
+from acme_ext.utils import system
 
 _PREFIX = "acme-ext-params-"
 _TICK_S = 0.1  # longest time between checks for an answer
@@ -27,7 +28,7 @@ class SharedFetch:
     """A `Fetch` that the processes of a host share: one process asks at a time, and the others read its answer.
 
     Each process's first call goes to the learner, so that its connection is open if it is needed later. After that, the
-    answer is a file in a folder in shared memory (`/dev/shm`, or else the folder for temporary files). File locks,
+    answer is a file in a folder in shared memory (`system.shared_folder`). File locks,
     which end with their process, show which process asks and whether others use the folder. The last process removes
     the folder. If killed processes left a folder behind, the next process that makes such a folder removes it. Without
     space or a folder, each process asks for itself. A process that is alone writes nothing.
@@ -45,7 +46,7 @@ class SharedFetch:
         root: pathlib.Path | None = None,
     ):
         self._fetch, self._connected = fetch, False
-        self._folder = (root or _root()) / f"{_PREFIX}{hashlib.sha256(name).hexdigest()[:32]}"
+        self._folder = (root or system.shared_folder()) / f"{_PREFIX}{hashlib.sha256(name).hexdigest()[:32]}"
         self._locks = _enter(self._folder)
         self._answered, self._gap_s = time.monotonic(), 0.0  # time of the last answer, and since the one before
         self.close = weakref.finalize(self, _leave, self._folder, self._locks)
@@ -98,11 +99,6 @@ class SharedFetch:
                 with contextlib.suppress(OSError):
                     written.unlink()
         return version, payload
-
-
-def _root() -> pathlib.Path:
-    memory = pathlib.Path("/dev/shm")
-    return memory if os.access(memory, os.W_OK) else pathlib.Path(tempfile.gettempdir())
 
 
 def _enter(folder: pathlib.Path) -> tuple[BinaryIO, BinaryIO] | None:

@@ -22,7 +22,7 @@ from concurrent import futures
 from typing import TYPE_CHECKING, Any, Literal
 
 from acme_ext.commands.common import counted
-from acme_ext.utils import install, libpython
+from acme_ext.utils import install, libpython, system
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -121,7 +121,7 @@ def diagnose() -> list[Finding]:
         findings.append(check_jax(jax.result(), nvidia=bool(glob.glob("/dev/nvidia[0-9]*"))))
         if for_reverb:
             findings.append(check_proxies(os.environ))
-        return [*findings, *check_folders(), check_cores(num_cores())]
+        return [*findings, *check_folders(), check_cores(system.available_cores())]
 
 
 def run_doctor(write: Callable[[str], object] = print) -> int:
@@ -355,11 +355,6 @@ def check_room(role: str, path: str, free: int, writable: bool) -> Finding:
     if free < GIB:
         return Finding("warning", f"{what}, a replay checkpoint may not fit", mend)
     return Finding("ok", what)
-
-
-def num_cores() -> int:
-    """Returns the number of cores that this process may use, or where this can't be asked, those of the machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_cores(cores: int) -> Finding:

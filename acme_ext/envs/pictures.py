@@ -19,6 +19,7 @@ from dm_env import specs
 from acme_ext.errors import UsageError
 from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Tree
+from acme_ext.utils import system
 
 _HEIGHT, _WIDTH = 240, 320  # size of MuJoCo's images
 _LEAST = 4  # minimum size of an image; smaller arrays are not images
@@ -27,8 +28,8 @@ _FPS = 10.0  # the default
 
 
 def prepare() -> None:
-    """Lets MuJoCo and pygame render without a display; must be called before they are imported."""
-    if os.environ.get("DISPLAY"):
+    """Lets MuJoCo and pygame render on a Linux without a display; must be called before they are imported."""
+    if os.environ.get("DISPLAY") or not system.is_linux():
         return
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # otherwise pygame complains about the missing display
     if "dm_control" in sys.modules or "MUJOCO_GL" in os.environ:

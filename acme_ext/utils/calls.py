@@ -12,7 +12,6 @@ import copyreg
 import errno
 import hmac
 import io
-import os
 import pickle
 import queue
 import select
@@ -26,6 +25,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
+
+from acme_ext.utils import system
 
 _Result = TypeVar("_Result")
 
@@ -210,7 +211,7 @@ def _select(selector: selectors.BaseSelector, timeout_s: float | None, awake_s: 
     while not (ready := selector.select(0)):
         if time.perf_counter() > end:
             return selector.select(timeout_s)
-        os.sched_yield()
+        system.give_way()
     return ready
 
 

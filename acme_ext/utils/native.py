@@ -1,12 +1,13 @@
 """Filters the output of compiled code."""
 
 import contextlib
-import fcntl
 import os
 import sys
 import threading
 from collections.abc import Iterator
 from typing import TextIO
+
+from acme_ext.utils import system
 
 _ROOM = 2**20  # bytes of the pipe
 _CHATTER = (b"[reverb/", b"I0000", b"W0000")
@@ -25,8 +26,7 @@ def native_stderr() -> Iterator[None]:
     # Compiled code may write while it holds the GIL, which this reader needs. So it must not wait for space in the
     # pipe; if there is none, its output is lost.
     os.set_blocking(writer, False)
-    with contextlib.suppress(OSError):  # a user's pipes together have a limit
-        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _ROOM)
+    system.enlarge_pipe(writer, _ROOM)
     os.dup2(writer, 2)
     os.close(writer)
     if _writes_to_descriptor_2(python_stderr):  # a notebook's, say, has its own way to the reader

@@ -1,18 +1,16 @@
 """The run directory, which has the same layout for all runners."""
 
 import contextlib
-import fcntl
 import json
 import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from acme_ext.config.comparison import differences
 from acme_ext.errors import UsageError, nearest
-from acme_ext.utils import files
+from acme_ext.utils import files, system
 
 CONTENTS = {
     "config.json": "the experiment: agent, environment, seed and all fields of the config",
@@ -126,18 +124,11 @@ class RunDirectory:
     @property
     def holder(self) -> str | None:
         """The process that locks the directory, as `process N on HOST`; None if no process of this host does."""
-        # Trying to lock it would hold the lock for a moment, and a run that starts in that moment would be refused.
+        lock = self.path / "lock"
         try:
-            lock = (self.path / "lock").stat()
-            said = (self.path / "lock").read_text(encoding="utf-8").strip()
+            said = lock.read_text(encoding="utf-8").strip()
             process = re.match(r"process (\d+) on ", said)
-            disk = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}"
-            for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
-                # 1: FLOCK ADVISORY WRITE 8218 fe:00:2146364 0 EOF. Some file systems have another disk number there.
-                match = re.search(rf" FLOCK .* (-?\d+) (\S+):{lock.st_ino} ", line)
-                if match and (match[2] == disk or (process and match[1] == process[1])):
-                    return said or "another process"
-            return None
+            return (said or "another process") if system.is_locked(lock, int(process[1]) if process else None) else None
         except OSError:
             return None
 
@@ -160,7 +151,7 @@ class RunDirectory:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(descriptor)
             except BlockingIOError:
                 holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
                 raise UsageError(

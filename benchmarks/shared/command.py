@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch.hosts import process_tree
+from acme_ext.utils import system
 
 
 def run(name: str, command: Callable[[], int]) -> int:
@@ -103,5 +103,5 @@ def check_least(options: argparse.Namespace, *names: str, least: int = 1) -> Non
 
 def end_with(parent: int) -> None:
     """Makes the kernel kill this process when its parent process ends."""
-    if not process_tree.tell_when_orphaned(parent, signal.SIGKILL):
+    if not system.signal_at_parents_end(parent, signal.SIGKILL):
         os._exit(1)

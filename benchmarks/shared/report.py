@@ -10,7 +10,7 @@ import platform
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from acme_ext.utils import files
+from acme_ext.utils import files, system
 from benchmarks.shared.measure import Rate
 
 _PACKAGES = (
@@ -101,7 +101,7 @@ def machine(*, after: bool = False) -> dict[str, Any]:
         model = names[0].partition(":")[2].strip() if names else ""
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": system.available_cores(),
         "processor": model or platform.machine(),
         "load_after" if after else "load_before": load(),
         "python": platform.python_version(),

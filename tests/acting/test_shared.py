@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -169,9 +168,3 @@ def test_a_folder_is_nobody_elses(share, tmp_path):
     (folder,) = tmp_path.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert b"secret" not in os.fsencode(folder)
-
-
-def test_it_lies_in_memory_where_that_is_shared(monkeypatch):
-    assert shared._root() == pathlib.Path("/dev/shm")
-    monkeypatch.setattr(os, "access", lambda *arguments: False)
-    assert shared._root() != pathlib.Path("/dev/shm")

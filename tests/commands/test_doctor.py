@@ -1,5 +1,4 @@
 import importlib.metadata
-import os
 import pathlib
 import re
 import signal
@@ -236,12 +235,6 @@ def test_room(free, writable, level):
 def test_one_core_is_a_warning():
     assert doctor.check_cores(1).level == "warning"
     assert doctor.check_cores(2) == doctor.Finding("ok", "2 cores")
-
-
-def test_cores_are_counted_where_a_process_has_no_share_of_them(monkeypatch):
-    assert doctor.num_cores() == len(os.sched_getaffinity(0))
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert doctor.num_cores() == os.cpu_count()
 
 
 def test_where_nothing_is_installed_each_part_is_a_problem_and_the_exit_code_says_so(monkeypatch):

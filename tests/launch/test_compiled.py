@@ -24,7 +24,7 @@ from acme_ext.commands import cli
 from acme_ext.commands.record import record_run
 from acme_ext.errors import NotFiniteError, RunError, UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, load
-from acme_ext.launch.engines.compiled import engine, memory
+from acme_ext.launch.engines.compiled import engine
 from acme_ext.launch.runs import directory
 from acme_ext.launch.runs.saving import BestParams, Counts
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -417,26 +417,6 @@ def test_a_compiled_evaluation_without_an_end_is_told_once(tmp_path, monkeypatch
     launch.run(experiment(tmp_path, ppo()), launch.Compiled(), quiet=True)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "no episode of" in line]
     assert "no episode of jax:catch has ended in 5 steps of an evaluation" in line
-
-
-@pytest.mark.parametrize(
-    ("limit", "used", "stat"),
-    [
-        ("memory.max", "memory.current", "active_file 20\ninactive_file 10\nanon 500"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "active_file 1\ntotal_active_file 30"),
-    ],
-)
-def test_a_containers_limit_counts_as_memory(tmp_path, monkeypatch, limit, used, stat):
-    monkeypatch.setattr(memory, "_CGROUPS", tmp_path)
-    assert memory._free_in_container() == 2**62
-    (tmp_path / limit).parent.mkdir(exist_ok=True)
-    (tmp_path / limit).write_text("1000\n")
-    (tmp_path / used).write_text("600\n")
-    (tmp_path / limit).with_name("memory.stat").write_text(stat)
-    assert memory._free_in_container() == memory._free_memory(1) == 430
-    (tmp_path / limit).write_text("max\n")
-    assert memory._free_in_container() == 2**62
-    assert memory._free_memory(1) < 2**62
 
 
 def test_a_compiled_run_is_not_said_to_learn_nothing_where_it_does(tmp_path, capfd):

@@ -15,8 +15,8 @@ from acme_ext.launch.hosts.ray import commands
 
 RUN = """
 import json, pathlib, sys, time
-from acme_ext.launch.hosts import process_tree
-if not process_tree.tell_when_orphaned(int(sys.argv[1]), 15):
+from acme_ext.utils import system
+if not system.signal_at_parents_end(int(sys.argv[1]), 15):
     sys.exit(1)
 run = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])
 run.mkdir(exist_ok=True)

@@ -48,8 +48,8 @@ _WARM_UP = 1 / 3  # fraction of a trial's evaluations before it can be pruned
 CHILD = """
 import signal, sys
 from acme_ext.commands import cli
-from acme_ext.launch.hosts import process_tree
-if not process_tree.tell_when_orphaned(int(sys.argv[1]), signal.SIGTERM):
+from acme_ext.utils import system
+if not system.signal_at_parents_end(int(sys.argv[1]), signal.SIGTERM):
     sys.exit(1)
 sys.exit(cli.main(sys.argv[2:]))
 """

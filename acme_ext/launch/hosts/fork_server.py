@@ -22,6 +22,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.hosts import process_tree
 from acme_ext.launch.hosts.node_process import FAILED, RETURNED, Options, run_node
 from acme_ext.launch.roles import NodeId
+from acme_ext.utils import system
 
 Result = TypeVar("Result")
 
@@ -143,7 +144,7 @@ def in_child(function: Callable[[], Result], purpose: str) -> Result:
     with tempfile.TemporaryFile() as file:
 
         def run() -> int:
-            if not process_tree.tell_when_orphaned(parent, signal.SIGKILL):
+            if not system.signal_at_parents_end(parent, signal.SIGKILL):
                 return 1
             try:
                 outcome = function(), None
@@ -178,8 +179,7 @@ def describe_exit(code: int) -> str:
     if code == EXITED:
         return "ended its process with exit code 0, as a library's exit() does"
     if code < 0:
-        named = -code in signal.valid_signals() and -code < signal.SIGRTMIN  # real-time signals have no names
-        return f"was killed by {signal.Signals(-code).name if named else f'signal {-code}'}"
+        return f"was killed by {system.signal_name(-code)}"
     return f"failed with exit code {code}" if code else "ended before the program did"
 
 

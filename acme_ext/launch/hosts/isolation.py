@@ -12,6 +12,7 @@ import socket
 import struct
 
 from acme_ext.errors import RunError
+from acme_ext.utils import system
 
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -27,6 +28,8 @@ def enter() -> str | None:
     Raises:
         RunError: the namespace exists, but its setup failed: this process has no network at all.
     """
+    if not system.is_linux():
+        return "only Linux has network namespaces"
     uid, gid = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
     # First try without a user namespace, which would take away rights over other users' files. Root may do so, except

@@ -14,6 +14,7 @@ from typing import Any
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.hosts import process_tree
 from acme_ext.launch.roles import NodeId
+from acme_ext.utils import system
 
 IN_ORDER = "in order"
 """Launchpad's configuration for nodes that are stopped one group after the other, see `supervisor.Supervisor.stop`."""
@@ -104,7 +105,7 @@ def run_node(
         interrupted: shared memory, nonzero once the parent was asked to stop the program; None if it never is.
         options: see `Options`.
     """
-    if not process_tree.tell_when_orphaned(parent, signal.SIGKILL):
+    if not system.signal_at_parents_end(parent, signal.SIGKILL):
         return 1
     for number in (signal.SIGTERM, signal.SIGUSR2, process_tree.ORPHANED, *process_tree.REQUESTS.values()):
         signal.signal(number, signal.SIG_DFL)

@@ -9,6 +9,7 @@ from types import FrameType
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.hosts import isolation, launcher, process_tree
+from acme_ext.utils import system
 
 
 def guard(function: Callable[[int], int], descriptor: int) -> int:
@@ -21,7 +22,7 @@ def guard(function: Callable[[int], int], descriptor: int) -> int:
         function: it is called with the pid of this process, and returns the exit code.
         descriptor: a file descriptor of the child, which is closed here.
     """
-    process_tree.take_in_orphans()
+    system.adopt_orphans()
     here = os.getpid()
     child = process_tree.fork(lambda: function(here))
     os.close(descriptor)
@@ -35,10 +36,7 @@ def guard(function: Callable[[int], int], descriptor: int) -> int:
     signals = {process_tree.ORPHANED: abandon, **dict.fromkeys(process_tree.REQUESTS.values(), pass_on)}
     for number, handler in signals.items():
         signal.signal(number, handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # after waitpid, its pid may be another process's
-    _, status = os.waitpid(child, 0)
+    status = system.wait_for_child(child, signals)
     process_tree.end_children()
     return os.waitstatus_to_exitcode(status)
 
@@ -58,10 +56,10 @@ def supervise(entry: str, reader: int, private: bool, parent: int) -> int:
         why = isolation.enter() if private else None  # requires a single thread
         # After entering the namespace, since a change of rights may clear this setting. Until there are nodes, the
         # default action of the signal is right.
-        if not process_tree.tell_when_orphaned(parent, process_tree.ORPHANED):
+        if not system.signal_at_parents_end(parent, process_tree.ORPHANED):
             return 1
         # Also adopts processes of the environment that is made for its specs.
-        process_tree.take_in_orphans()
+        system.adopt_orphans()
         module = importlib.import_module(f"acme_ext.launch.hosts.{entry}")
         module.prepare()
         given = launcher.receive(reader)
@@ -81,7 +79,7 @@ def main(entry: str, reader: int, parent: int, private: int) -> int:
     Both processes start with all stop requests blocked. Each unblocks them when it can handle them; this one never
     unblocks those that reach the supervisor too.
     """
-    if not process_tree.tell_when_orphaned(parent, process_tree.ORPHANED):
+    if not system.signal_at_parents_end(parent, process_tree.ORPHANED):
         return 1
     code = guard(lambda here: supervise(entry, reader, bool(private), here), reader)
     if code < 0:  # the launcher learns how the supervisor ended

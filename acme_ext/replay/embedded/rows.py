@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from acme_ext.utils.memory import free_memory
+from acme_ext.utils.system import free_memory
 
 FIRST_ROWS = 1024
 """Rows that there is room for at first."""

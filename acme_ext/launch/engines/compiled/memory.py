@@ -9,7 +9,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.engines.compiled.loops import Loop
 from acme_ext.launch.engines.compiled.state import RunState
 from acme_ext.types import Tree
-from acme_ext.utils.memory import free_memory
+from acme_ext.utils.system import free_memory
 
 
 def check_memory(world: RunState, loop: Loop, seeds: int) -> None:

@@ -12,6 +12,7 @@ from acme_ext.launch.hosts import launchpad as lp
 from acme_ext.launch.hosts.node_process import GRACE_S, Options, give_devices
 from acme_ext.launch.placement import ProcessProgram, Program
 from acme_ext.launch.roles import NodeId, nodes_of, role_of
+from acme_ext.utils import system
 
 
 def options(on: ProcessProgram, directory: pathlib.Path) -> Options:
@@ -30,7 +31,7 @@ def options(on: ProcessProgram, directory: pathlib.Path) -> Options:
         accelerated = tuple(group for group in accelerated if "GPU" in on.resources.get(group, {}))
     # The learner uses the CPUs that the limited groups leave idle.
     limited = {group: count for group, count in on.groups.items() if role_of(group).limited}
-    threads = dict.fromkeys(limited, max(1, len(os.sched_getaffinity(0)) // sum(limited.values())))
+    threads = dict.fromkeys(limited, max(1, system.available_cores() // sum(limited.values())))
     threads |= {group: max(1, int(asked["CPU"])) for group, asked in on.resources.items() if "CPU" in asked}
     grace_s = GRACE_S if on.grace_s is None else on.grace_s
     return Options(directory.absolute() / "logs" / "nodes", on.restarts, accelerated, threads, given, grace_s)

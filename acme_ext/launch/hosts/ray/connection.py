@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from acme_ext.errors import UsageError
+from acme_ext.utils import system
 
 EXCLUDED = ("/runs/", ".git/", ".venv/", "venv/", "__pycache__/", "*.egg-info/", ".*_cache/", "node_modules/")
 """Parts of the working directory that are not copied to other hosts, besides those in `.gitignore`."""
@@ -49,7 +50,7 @@ def start(
     options: dict[str, Any] = {"_node_ip_address": "127.0.0.1"} if private else {}
     ray.init(
         address="local",
-        num_cpus=max(len(os.sched_getaffinity(0)), -int(-resources.get("CPU", 0) // 1)),
+        num_cpus=max(system.available_cores(), -int(-resources.get("CPU", 0) // 1)),
         resources=others,
         runtime_env=dict(runtime_env),
         object_store_memory=_STORE_BYTES,

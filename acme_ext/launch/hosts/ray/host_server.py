@@ -30,6 +30,7 @@ from acme_ext.launch.hosts import process_tree, subreaper
 from acme_ext.launch.hosts.fork_server import ForkServer, import_libraries, log_tail
 from acme_ext.launch.hosts.node_process import Options
 from acme_ext.launch.roles import NodeId
+from acme_ext.utils import system
 
 _LOOK_S = 0.02
 _LONELY_S = 60.0  # without any proxy, before the server ends
@@ -278,9 +279,9 @@ def main(descriptor: int, folder: pathlib.Path) -> None:
     """Runs the server below a process that only cleans up after it; see `hosts.process_tree`."""
 
     def serve(parent: int) -> int:
-        process_tree.take_in_orphans()
+        system.adopt_orphans()
         signal.signal(process_tree.ORPHANED, process_tree.abandon)
-        if process_tree.tell_when_orphaned(parent, process_tree.ORPHANED):
+        if system.signal_at_parents_end(parent, process_tree.ORPHANED):
             import_libraries()
             try:
                 HostServer(socket.socket(fileno=descriptor), folder).run()
