@@ -1,11 +1,15 @@
 # Every target makes first what of .venv it needs; scripts/bootstrap says how. Extras by name: make venv EXTRAS="atari ray".
-BIN := .venv/bin
+# PYTHON=3.12 chooses the Python, VENV another folder.
+export VENV ?= .venv
+export PYTHON
+BIN := $(VENV)/bin
 # Passed on to the tool of a target: make test ARGS="-k dqn", make lock ARGS=--upgrade.
 ARGS ?=
 EXTRAS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test test-slow test-release test-all coverage lint types format bench docs peers lock clean
+.PHONY: help venv dev demo test test-newest test-slow test-release test-all coverage lint types format bench docs peers \
+	lock clean
 
 # The tests start hundreds of processes that import the package, so its byte-code is kept even where this variable is set.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,6 +32,14 @@ demo: venv  ## Train DQN on CartPole-v1, evaluate it, and draw its learning curv
 
 test: dev  ## Run the tests but for the slow ones, on two processes (docs/testing.md).
 	$(PYTEST) -m "not slow and not release" $(ARGS)
+
+# In one process with the embedded table, compiled, on recorded data, from the command line; on one Python beside 3.10.
+NEWEST = VENV=.venv-newest PYTHON=3.12
+NEWEST_TESTS = @NEWEST@
+
+test-newest:  ## Run the tests of what needs no Reverb, on the newest Python that has all extras.
+	$(NEWEST) scripts/bootstrap dev
+	$(NEWEST) $(MAKE) test ARGS="$(NEWEST_TESTS) $(ARGS)"
 
 test-slow: dev  ## Run the slow tests, which `make test` leaves out.
 	$(PYTEST) -m "slow and not release" $(ARGS)
@@ -65,17 +77,17 @@ peers: dev  ## Make the environments of the libraries that `python -m benchmarks
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(PEERS)/.venv/acme
 	$(BIN)/uv pip install --quiet --python $(PEERS)/.venv/acme -r $(PEERS)/requirements-acme.txt
 
-LOCK = $(BIN)/uv pip compile setup.cfg --python-version 3.10 --python-platform x86_64-manylinux_2_28 \
-	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet
-
-NEWER = $(subst 3.10,3.12,$(LOCK)) --generate-hashes
+COMPILE = $(BIN)/uv pip compile setup.cfg --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	--quiet
+LOCK = $(COMPILE) --python-version 3.10 --python-platform x86_64-manylinux_2_28
 
 lock: venv  ## Write all locks anew from setup.cfg; ARGS=--upgrade takes the newest versions.
 	$(LOCK) --generate-hashes --extra dev --output-file requirements/dev.txt $(ARGS)
 	$(LOCK) --generate-hashes --constraint requirements/dev.txt --output-file requirements/core.txt
-	$(NEWER) --extra compiled --extra newer --output-file requirements/newer.txt $(ARGS)
+	$(COMPILE) --universal --python-version 3.11 --generate-hashes --extra dev \
+		--output-file requirements/newest.txt $(ARGS)
 	$(LOCK) --no-annotate --extra all --extra cuda --constraint requirements/dev.txt --output-file acme_ext/constraints.txt
 
 clean:  ## Remove .venv, caches and build products; runs/ stays.
-	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage* coverage
+	rm -rf .venv .venv-newest build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage* coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

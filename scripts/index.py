@@ -11,6 +11,7 @@ import html
 import io
 import os
 import pathlib
+import platform
 import re
 import sys
 import urllib.parse
@@ -65,7 +66,9 @@ def fetch(lock, folder):
         os.environ.setdefault("SSL_CERT_FILE", cert)
     try:
         base, page = get(index.rstrip("/") + "/" + name + "/")
-        wheel = re.compile(rf"{name}-{re.escape(version)}-py3-none-manylinux[\w.]*x86_64[\w.]*\.whl")
+        system = {"Linux": "manylinux", "Darwin": "macosx"}[platform.system()]
+        tag = rf"{system}[\w.]*{platform.machine()}[\w.]*"
+        wheel = re.compile(rf"{name}-{re.escape(version)}-py3-none-{tag}\.whl")
         for link in re.findall(r"""href=["']([^"']+)""", page.decode()):
             url = urllib.parse.urljoin(base, html.unescape(link))
             if wheel.fullmatch(urllib.parse.unquote(urllib.parse.urlsplit(url).path.rpartition("/")[2])):

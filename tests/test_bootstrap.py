@@ -8,6 +8,7 @@ import hashlib
 import http.server
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -23,11 +24,11 @@ TOOLS = (
 )
 
 # VERSION, LIBRARY (a path or nothing) and MODULES (pip, venv or nothing) are written in.
-PYTHON = """#!/bin/bash
+PYTHON = r"""#!/bin/bash
 modules=@MODULES@
 echo "$0 $*" >>"$LOG"
 case "$*" in
-  *"!= (3, 10)"*) [[ @VERSION@ == 3.10 ]] ;;
+  *sys.version_info\[:2\]*) echo @VERSION@ ;;
   *"< (3, 8)"*) true ;;
   acme_ext/utils/libpython.py) echo @LIBRARY@; [[ -n "@LIBRARY@" ]] ;;
   "-m pip --version") [[ $modules == pip ]] ;;
@@ -38,7 +39,7 @@ case "$*" in
     [[ $modules == venv ]] || exit 1
     mkdir -p "$3/bin" && sed 's/^modules=.*/modules=pip/' "$0" >"$3/bin/python" && chmod +x "$3/bin/python" ;;
   *get_path*) echo .venv/site ;;
-  "-c import reverb"*) [[ -z ${IMPORT_FAILS:-} ]] ;;
+  "-c import reverb"* | "-c import jax"*) [[ -z ${IMPORT_FAILS:-} ]] ;;
   scripts/index.py*) exec "$REAL_PYTHON" "$@" ;;
   *) echo "unexpected: $*" >&2; exit 99 ;;
 esac
@@ -47,14 +48,16 @@ UV = """#!/bin/bash
 echo "$0 $*" >>"$LOG"
 case "$*" in
   --version) echo "uv ${UV_VERSION:-0.0.1}" ;;
-  "python install 3.10")
-    [[ -z ${FETCH_FAILS:-} ]] && mkdir -p "$HOME/fetched" && cp "$STANDINS/python" "$HOME/fetched/" ;;
+  "python install "*)
+    [[ -z ${FETCH_FAILS:-} ]] && mkdir -p "$HOME/fetched" && cp "$STANDINS/python$3" "$HOME/fetched/python" ;;
   "python find "*) echo "$HOME/fetched/python" ;;
-  "venv "*) mkdir -p "$5/bin" "$5/site/reverb" "$5/site/courier" && cp "$STANDINS/python" "$5/bin/python" ;;
+  "venv "*)
+    version=$("$4" -c "sys.version_info[:2]")
+    mkdir -p "$5/bin" "$5/site/reverb" "$5/site/courier" && cp "$STANDINS/python$version" "$5/bin/python" ;;
   "pip install "*)
     echo "index ${UV_DEFAULT_INDEX:-none}" >>"$LOG"
     sleep "${SLOW:-0}"
-    [[ -z ${INSTALL_FAILS:-} ]] && cp "$STANDINS/uv" .venv/bin/uv ;;
+    [[ -z ${INSTALL_FAILS:-} ]] && cp "$STANDINS/uv" "${VENV:-.venv}/bin/uv" ;;
   *) echo "unexpected: $*" >&2; exit 99 ;;
 esac
 """
@@ -87,7 +90,8 @@ class Machine:
             "REAL_PYTHON": sys.executable,
         }
         self._write(self.standins / "uv", UV)
-        self.python(self.standins / "python", "3.10")  # what a fetched one and one in .venv are
+        for version in ("3.10", "3.11", "3.12", "3.13"):  # what a fetched one and one in .venv are
+            self.python(self.standins / f"python{version}", version)
 
     @staticmethod
     def _write(path: pathlib.Path, text: str) -> None:
@@ -159,10 +163,51 @@ def test_a_shim_that_fails_is_passed_over_for_the_python_behind_it(machine, fold
     assert not machine.calls("python install")
 
 
-def test_without_a_python_310_uv_fetches_one_and_says_why(machine):
-    machine.python("python3", "3.12", modules="pip")
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_another_python_is_taken_where_there_is_no_310(machine, version):
+    machine.python("python3", version, modules="pip")
     said = machine.bootstrap()
-    assert "no Python 3.10 is here, and Reverb and Launchpad have wheels for no other: uv fetches one" in said
+    assert f"making .venv with {machine.path}/python3: Python {version} has no Reverb and no Launchpad" in said
+    assert not machine.calls("python install")
+    assert not machine.calls("core.txt")
+    (core,) = machine.calls("--editable .")
+    assert "--constraint requirements/newest.txt" in core
+    assert not machine.calls("-c import reverb")
+    assert machine.bootstrap() == ""
+    machine.bootstrap("dev")
+    (call,) = machine.calls("[dev]")
+    assert "--constraint requirements/newest.txt" in call
+
+
+def test_310_comes_first_where_it_has_reverb_and_the_newest_with_all_extras_elsewhere(machine):
+    machine.python("python3.10", "3.10", modules="pip")
+    machine.python("python3.12", "3.12", modules="pip")
+    machine.python("python3.13", "3.13", modules="pip")
+    assert f"making .venv with {machine.path}/python3.10\n" in machine.bootstrap()
+    for system in ("Linux aarch64", "Darwin arm64"):
+        shutil.rmtree(machine.project / ".venv")
+        machine.program("uname", f"echo {system}")
+        assert f"making .venv with {machine.path}/python3.12: " in machine.bootstrap()
+
+
+def test_a_version_and_a_folder_can_be_asked_for(machine):
+    machine.python("python3.10", "3.10", modules="pip")
+    machine.python("python3.13", "3.13", modules="pip")
+    machine.bootstrap()
+    said = machine.bootstrap("dev", VENV=".other", PYTHON="3.13")
+    assert f"making .other with {machine.path}/python3.13" in said
+    assert (machine.project / ".other/made-from").read_text().splitlines()[1:] == ["dev"]
+    assert machine.installed() == []
+    assert machine.bootstrap() == machine.bootstrap("dev", VENV=".other", PYTHON="3.13") == ""
+    assert f"making .venv with {machine.path}/python3.13" in machine.bootstrap(PYTHON="3.13")
+    assert machine.bootstrap() == ""
+    assert "Python 3.9 is not one of 3.10, 3.12, 3.13, 3.11, 3.14" in machine.bootstrap(code=1, PYTHON="3.9")
+
+
+def test_without_any_supported_python_uv_fetches_one_and_says_why(machine):
+    machine.python("python3", "3.9", modules="pip")
+    said = machine.bootstrap()
+    assert "no Python of 3.10, 3.12, 3.13, 3.11 is here: uv fetches Python 3.10" in said
     assert "UV_PYTHON_DOWNLOADS=never forbids it" in said
     assert machine.calls("uv python install 3.10")
     assert f"making .venv with {machine.home}/fetched/python" in said
@@ -170,17 +215,24 @@ def test_without_a_python_310_uv_fetches_one_and_says_why(machine):
     assert "--require-hashes" in pip  # the uv that fetches is the locked one
 
 
+def test_elsewhere_uv_fetches_312(machine):
+    machine.program("uname", "echo Darwin arm64")
+    machine.python("python3", "3.10", modules="pip")
+    assert "uv fetches Python 3.12" in machine.bootstrap()
+    assert machine.calls("uv python install 3.12")
+
+
 @pytest.mark.parametrize("value", ["never", "manual"])
 def test_a_variable_forbids_to_fetch_a_python(machine, value):
-    machine.python("python3", "3.12", modules="pip")
+    machine.python("python3", "3.9", modules="pip")
     said = machine.bootstrap(code=1, UV_PYTHON_DOWNLOADS=value)
-    assert f"no Python 3.10 is here, and UV_PYTHON_DOWNLOADS={value} forbids to fetch one" in said
+    assert f"is here, and UV_PYTHON_DOWNLOADS={value} forbids to fetch one" in said
     assert not machine.calls("pip install")
     assert not machine.calls("uv ")
 
 
 def test_a_python_that_cannot_be_fetched_is_said(machine):
-    machine.python("python3", "3.12", modules="pip")
+    machine.python("python3", "3.9", modules="pip")
     assert "uv could not fetch a Python 3.10" in machine.bootstrap(code=1, FETCH_FAILS="1")
     assert not (machine.project / ".venv").exists()
 
@@ -190,6 +242,9 @@ def test_a_python_310_without_its_library_is_passed_over_and_named(machine):
     said = machine.bootstrap()
     assert f"{machine.path}/python3.10 has no libpython3.10.so.1.0" in said
     assert machine.calls("uv python install 3.10")
+    shutil.rmtree(machine.project / ".venv")
+    machine.python("python3.11", "3.11", modules="pip")
+    assert f"making .venv with {machine.path}/python3.11" in machine.bootstrap()
 
 
 def test_a_python_that_is_named_is_taken_or_refused(machine):
@@ -197,12 +252,27 @@ def test_a_python_that_is_named_is_taken_or_refused(machine):
     other = machine.home / "own/python"
     machine.python(other, "3.10", modules="pip")
     assert f"making .venv with {other}" in machine.bootstrap(PYTHON=str(other))
-    machine.python(other, "3.11")
+    machine.python(other, "3.9")
     shutil.rmtree(machine.project / ".venv")
-    assert f"PYTHON={other} does not run as Python 3.10" in machine.bootstrap(code=1, PYTHON=str(other))
+    assert f"PYTHON={other} does not run as a Python of 3.10, " in machine.bootstrap(code=1, PYTHON=str(other))
     machine.python(other, "3.10", library=False)
     assert f"PYTHON={other} has no libpython3.10.so.1.0" in machine.bootstrap(code=1, PYTHON=str(other))
     assert not (machine.project / ".venv").exists()
+
+
+def test_it_needs_nothing_that_macos_lacks(machine):
+    machine.program("uname", "echo Darwin arm64")
+    machine.python("python3", "3.12", modules="pip")
+    for name in ("flock", "sha256sum"):
+        (machine.path.parent / "tools" / name).unlink()
+    for name in ("perl", "shasum"):
+        (machine.path.parent / "tools" / name).symlink_to(shutil.which(name) or pytest.skip(f"no {name} here"))
+    both = [machine.start(SLOW="0.2"), machine.start(SLOW="0.2")]
+    assert sorted("making" in process.communicate(timeout=60)[1] for process in both) == [False, True]
+    assert machine.bootstrap() == ""
+    # mapfile and local -n are of later bashes; sed -u, ln -t and readlink -f are GNU's.
+    text = (ROOT / "scripts/bootstrap").read_text()
+    assert not re.search(r"\b(mapfile|readarray|sed -u|ln -sf? -t|readlink -f|local -n|declare -A)\b|\$\{\w+,,", text)
 
 
 def locked_version() -> str:
@@ -241,7 +311,7 @@ def test_where_no_python_can_get_uv_the_users_does(machine):
     machine.uv()
     said = machine.bootstrap()
     assert "no pip configuration names a package index" in said
-    assert machine.calls(f"{machine.path}/uv python install 3.10")
+    assert machine.calls(f"{machine.path}/uv venv")
 
 
 def test_where_there_is_nothing_it_says_what_would_help(machine):
@@ -293,7 +363,7 @@ def test_an_interrupted_addition_leaves_what_was_there(machine):
 
 def test_a_stack_that_does_not_load_is_no_success(machine):
     machine.python("python3.10", "3.10", modules="pip")
-    assert "the stack was installed and does not load" in machine.bootstrap(code=1, IMPORT_FAILS="1")
+    assert "the packages were installed and do not load" in machine.bootstrap(code=1, IMPORT_FAILS="1")
     assert "making .venv" in machine.bootstrap()
 
 
@@ -331,8 +401,10 @@ def test_of_two_at_once_one_installs(machine):
 
 
 def test_another_kind_of_machine_is_refused(machine):
-    machine.program("uname", "echo Linux aarch64")
-    assert "wheels for x86-64 Linux only; this is Linux aarch64" in machine.bootstrap(code=1)
+    machine.program("uname", "echo MINGW64_NT x86_64")
+    said = machine.bootstrap(code=1)
+    assert "this is MINGW64_NT x86_64" in said
+    assert "wsl --install" in said
 
 
 def test_a_library_beside_the_interpreter_is_linked_to_where_the_loader_looks(machine):

@@ -7,6 +7,7 @@ run in separate processes.
 import dataclasses
 import glob
 import importlib.metadata
+import importlib.util
 import os
 import pathlib
 import platform
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 DISTRIBUTION = "acme-ext"
 IMPORT_SECONDS = 120.0
 """Time limit for one import; Reverb's takes 10 s on a slow disk."""
+
+PYTHONS = ((3, 10), (3, 14))
+"""The first and the last Python that the package is for."""
+MACHINES = {("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64")}
+"""Systems and processors that JAX has wheels for."""
 
 GIB = 2**30
 MIB = 2**20
@@ -61,7 +67,9 @@ _ANEW = f"install it anew with the tested versions: {install.command()}"
 _LISTED = 5  # number of differing versions that are listed
 
 # Extras that are not reported: development tools, and extras that combine others.
-_UNREPORTED_EXTRAS = {"all", "test", "newer", "dev"}
+_UNREPORTED_EXTRAS = {"all", "test", "dev"}
+
+_STACK = ("acme", "launchpad", "reverb")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,14 +108,14 @@ def diagnose() -> list[Finding]:
     except ImportError as error:
         requirements = []
         unread = [Finding("problem", f"no version could be checked: {error}", _ANEW)]
-    version = sys.version_info[:3]
-    for_reverb = version[:2] == install.REVERB_PYTHON
+    for_reverb = install.has_reverb_wheels()
     modules = ("reverb", "courier", "acme") if for_reverb else ()
     with futures.ThreadPoolExecutor(2) as pool:  # each thread only waits for a process
         imports = pool.map(run_line, [f"import acme_ext, {module}" for module in modules])
         jax = pool.submit(run_line, _JAX_LINE)
         findings = [
-            *check_platform(version, platform.system(), platform.machine()),
+            check_platform(sys.version_info[:3], platform.system(), platform.machine()),
+            *check_engines([module for module in _STACK if importlib.util.find_spec(module)]),
             *unread,
             *check_versions(requirements, installed_version),
         ]
@@ -136,23 +144,42 @@ def run_doctor(write: Callable[[str], object] = print) -> int:
     return 1 if problems else 0
 
 
-def check_platform(version: tuple[int, ...], system: str, machine: str) -> Iterator[Finding]:
-    """Checks which ways of running have wheels for this interpreter and machine."""
-    python = ".".join(map(str, version))
-    if tuple(version[:2]) != install.REVERB_PYTHON:
-        yield Finding(
-            "ok",
-            f"Python {python}: compiled runs and recorded data; no runs in one process and no programs, since Reverb "
-            "and Launchpad have no wheel past CPython 3.10",
-            "for those, make the environment with CPython 3.10, for example `uv venv --python 3.10`",
+def check_platform(version: tuple[int, ...], system: str, machine: str) -> Finding:
+    """Checks whether this Python and this machine are supported."""
+    what = f"Python {'.'.join(map(str, version))} on {system}, {machine}"
+    if not PYTHONS[0] <= tuple(version[:2]) <= PYTHONS[1]:
+        first, last = (".".join(map(str, each)) for each in PYTHONS)
+        return Finding(
+            "problem",
+            f"{what}: the package is for Python {first} to {last}",
+            "make the environment with another Python, for example `uv venv --python 3.12`",
         )
-        return
-    yield Finding("ok", f"Python {python}: all ways of running")
-    if (system, machine) == ("Linux", "x86_64"):
-        yield Finding("ok", f"{system} on {machine}")
+    if (system, machine) not in MACHINES:
+        return Finding(
+            "warning",
+            f"{what}: not tried; JAX has wheels for Linux on x86-64 and ARM, and for macOS on Apple's chips",
+            "where JAX does not install, run in a container or on another machine",
+        )
+    return Finding("ok", what)
+
+
+def check_engines(installed: Container[str]) -> Iterator[Finding]:
+    """Tells which tables and ways of running there are; a missing one is not a problem.
+
+    Args:
+      installed: those of the modules `reverb`, `launchpad` and `acme` that are installed.
+    """
+    mend = (
+        ""
+        if (stack := all(module in installed for module in _STACK))
+        else "for those, make the environment with CPython 3.10 on x86-64 Linux, for example `uv venv --python 3.10`"
+    )
+    yield Finding("ok", "tables for the replay: " + ("reverb, embedded" if "reverb" in installed else "embedded"))
+    ways = "in one process, compiled, on recorded data"
+    if stack:
+        yield Finding("ok", f"ways of running: {ways}, as a program, on Ray")
     else:
-        mend = "run on an x86-64 Linux machine, a container or a virtual machine"
-        yield Finding("problem", f"{system} on {machine}: Reverb and Launchpad have wheels for x86-64 Linux only", mend)
+        yield Finding("ok", f"ways of running: {ways}; not as a program and not on Ray, which need Launchpad", mend)
 
 
 def installed_version(distribution: str) -> str | None:
@@ -334,6 +361,8 @@ def check_folders() -> Iterator[Finding]:
     """Checks the space for run directories and temporary files, and the shared memory for locks between processes."""
     for role, path in (("current folder", os.getcwd()), ("temporary folder", tempfile.gettempdir())):
         yield check_room(role, path, shutil.disk_usage(path).free, os.access(path, os.W_OK))
+    if not system.is_linux():
+        return
     shared = "/dev/shm"
     if os.path.isdir(shared) and os.access(shared, os.W_OK):
         yield Finding("ok", f"{shared}: {shutil.disk_usage(shared).free / GIB:.1f} GiB free")

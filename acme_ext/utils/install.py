@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import platform
 import shlex
 import sys
 
@@ -9,10 +10,15 @@ _PACKAGE = pathlib.Path(__file__).parents[1]
 _CHECKOUT = _PACKAGE.parent
 
 CONSTRAINTS = _PACKAGE / "constraints.txt"
-"""The versions that are tested, for pip's `--constraint`."""
+"""The versions that are tested where Reverb has wheels, for pip's `--constraint`."""
 
 REVERB_PYTHON = (3, 10)
-"""The only Python version that Reverb, Launchpad and Acme have wheels for, and that the constraints are for."""
+"""The only Python version that Reverb, Launchpad and Acme have wheels for."""
+
+
+def has_reverb_wheels() -> bool:
+    """Whether Reverb, Launchpad and Acme have wheels for this Python and this machine, and so are installed with it."""
+    return sys.version_info[:2] == REVERB_PYTHON and (sys.platform, platform.machine()) == ("linux", "x86_64")
 
 
 def checkout() -> pathlib.Path | None:
@@ -30,6 +36,6 @@ def command(extra: str | None = None) -> str:
         return f"make venv EXTRAS={extra}" if extra else "make clean venv"
     pip = ["pip"] if importlib.util.find_spec("pip") else ["uv", "pip"]
     extras = f"[{extra}]" if extra else ""
-    tested = ["-c", str(CONSTRAINTS)] if sys.version_info[:2] == REVERB_PYTHON else []
+    tested = ["-c", str(CONSTRAINTS)] if has_reverb_wheels() else []
     target = ["-e", f"{source}{extras}"] if source else [f"acme-ext{extras}"]
     return shlex.join([*pip, "install", *tested, *target])

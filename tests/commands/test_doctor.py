@@ -123,17 +123,34 @@ def test_libpython_that_is_not_found_is_a_problem_with_what_to_install():
 
 
 @pytest.mark.parametrize(
-    ("version", "system", "machine", "problems"),
+    ("version", "system", "machine", "level"),
     [
-        ((3, 10, 13), "Linux", "x86_64", 0),
-        ((3, 12, 1), "Linux", "aarch64", 0),
-        ((3, 10, 13), "Darwin", "arm64", 1),
+        ((3, 10, 13), "Linux", "x86_64", "ok"),
+        ((3, 12, 1), "Linux", "aarch64", "ok"),
+        ((3, 14, 0), "Darwin", "arm64", "ok"),
+        ((3, 12, 1), "Darwin", "x86_64", "warning"),
+        ((3, 9, 18), "Linux", "x86_64", "problem"),
+        ((3, 15, 0), "Linux", "x86_64", "problem"),
     ],
 )
-def test_platform(version, system, machine, problems):
-    findings = list(doctor.check_platform(version, system, machine))
-    assert ("no runs in one process" in findings[0].what) == (version[:2] != (3, 10))
-    assert len(only(findings, "problem")) == problems
+def test_platform(version, system, machine, level):
+    finding = doctor.check_platform(version, system, machine)
+    assert finding.level == level
+    assert f"on {system}, {machine}" in finding.what
+    assert bool(finding.mend) == (level != "ok")
+
+
+def test_tables_and_ways_of_running_are_told():
+    tables, ways = doctor.check_engines(["acme", "launchpad", "reverb"])
+    assert tables == doctor.Finding("ok", "tables for the replay: reverb, embedded")
+    assert ways == doctor.Finding(
+        "ok", "ways of running: in one process, compiled, on recorded data, as a program, on Ray"
+    )
+    tables, ways = doctor.check_engines([])
+    assert tables == doctor.Finding("ok", "tables for the replay: embedded")
+    assert ways.level == "ok"
+    assert "not as a program" in ways.what
+    assert "uv venv --python 3.10" in ways.mend
 
 
 def test_an_undefined_symbol_is_explained_with_the_three_parts_that_must_be_of_one_build():
