@@ -69,7 +69,7 @@ _LISTED = 5  # number of differing versions that are listed
 # Extras that are not reported: development tools, and extras that combine others.
 _UNREPORTED_EXTRAS = {"all", "test", "dev"}
 
-_STACK = ("acme", "launchpad", "reverb")
+_PARTS = ("launchpad", "ray", "reverb")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +115,7 @@ def diagnose() -> list[Finding]:
         jax = pool.submit(run_line, _JAX_LINE)
         findings = [
             check_platform(sys.version_info[:3], platform.system(), platform.machine()),
-            *check_engines([module for module in _STACK if importlib.util.find_spec(module)]),
+            *check_engines([module for module in _PARTS if importlib.util.find_spec(module)]),
             *unread,
             *check_versions(requirements, installed_version),
         ]
@@ -164,22 +164,17 @@ def check_platform(version: tuple[int, ...], system: str, machine: str) -> Findi
 
 
 def check_engines(installed: Container[str]) -> Iterator[Finding]:
-    """Tells which tables and ways of running there are; a missing one is not a problem.
+    """Tells which tables and ways of running there are; a missing one is no problem.
 
     Args:
-      installed: those of the modules `reverb`, `launchpad` and `acme` that are installed.
+      installed: those of the modules `reverb`, `launchpad` and `ray` that are installed.
     """
-    mend = (
-        ""
-        if (stack := all(module in installed for module in _STACK))
-        else "for those, make the environment with CPython 3.10 on x86-64 Linux, for example `uv venv --python 3.10`"
-    )
-    yield Finding("ok", "tables for the replay: " + ("reverb, embedded" if "reverb" in installed else "embedded"))
-    ways = "in one process, compiled, on recorded data"
-    if stack:
-        yield Finding("ok", f"ways of running: {ways}, as a program, on Ray")
-    else:
-        yield Finding("ok", f"ways of running: {ways}; not as a program and not on Ray, which need Launchpad", mend)
+    has_reverb, has_launchpad = ("reverb" in installed, "launchpad" in installed)
+    mend = "for Reverb, make the environment with CPython 3.10 on x86-64 Linux: `uv venv --python 3.10`"
+    yield Finding("ok", f"tables for the replay: {'reverb, ' * has_reverb}embedded", "" if has_reverb else mend)
+    ways = ["in one process", "compiled", "on recorded data"]
+    ways += [f"as a program ({'with' if has_launchpad else 'without'} Launchpad)", *["on Ray"] * ("ray" in installed)]
+    yield Finding("ok", f"ways of running: {', '.join(ways)}")
 
 
 def installed_version(distribution: str) -> str | None:
