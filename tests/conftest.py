@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import hashlib
+import importlib.util
 import os
 import pathlib
 import platform
@@ -49,6 +50,7 @@ _compile_quickly()
 _hear_interrupts()
 
 import acme_ext  # noqa: E402, F401  # before JAX, see acme_ext/utils/xla.py
+from acme_ext.errors import UsageError  # noqa: E402
 
 import jax  # noqa: E402, isort: skip
 
@@ -58,16 +60,61 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 
+STACK = ("reverb", "launchpad", "courier", "acme", "tensorflow")
+"""What has wheels for CPython 3.10 on x86-64 Linux only. Elsewhere, the tests that import it are skipped."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--none-without-reverb", action="store_true", help="fail what is skipped because it needs Reverb")
+
+
+def _lacks(error: BaseException | None) -> str | None:
+    """Returns the part of the stack whose absence an error tells; None for any other error."""
+    if importlib.util.find_spec("reverb") is not None:
+        return None
+    if isinstance(error, ModuleNotFoundError) and (name := (error.name or "").partition(".")[0]) in STACK:
+        return name
+    return "reverb" if isinstance(error, UsageError) and "table is 'reverb', which is not" in str(error) else None
+
+
+def _skip(report: pytest.CollectReport | pytest.TestReport, path: str, error: BaseException | None) -> None:
+    if (name := _lacks(error)) is not None:
+        report.outcome = "skipped"
+        report.longrepr = (path, 0, f"Skipped: needs {name}, which has wheels for CPython 3.10 on x86-64 Linux only")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector):
+    report = yield
+    excinfo = getattr(report, "call", None) and report.call.excinfo
+    error = excinfo.value if excinfo else None
+    if report.failed and not collector.config.getoption("none_without_reverb"):
+        _skip(report, str(collector.path), error.__cause__ or error if error else None)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    report = yield
+    if report.failed and call.excinfo and not item.config.getoption("none_without_reverb"):
+        _skip(report, str(item.path), call.excinfo.value)
+    return report
+
+
 _UNCACHED = ("alphazero", "board", "tests/ops/test_search.py", "thompson")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Compiles searches and draws of Beta variables anew: read back from the folder, a program of jaxlib 0.5.3's newer
+    """Skips what is about Reverb where it is not installed.
+
+    Compiles searches and draws of Beta variables anew: read back from the folder, a program of jaxlib 0.5.3's newer
     CPU runtime loses its constants, and computes something else.
     """
     from jax.experimental.compilation_cache import compilation_cache
 
+    if item.get_closest_marker("reverb") and importlib.util.find_spec("reverb") is None:
+        pytest.skip("is about Reverb or Launchpad, which have wheels for CPython 3.10 on x86-64 Linux only")
     wanted = not any(word in item.nodeid for word in _UNCACHED)
     if jax.config.jax_enable_compilation_cache != wanted:
         jax.config.update("jax_enable_compilation_cache", wanted)

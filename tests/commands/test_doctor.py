@@ -108,6 +108,7 @@ def test_libpython_that_is_found_only_with_our_help_is_a_warning_with_the_links_
     assert "ln -s /x/libpython3.10.so.1.0" in finding.mend
 
 
+@pytest.mark.reverb
 def test_a_process_of_its_own_tells_where_libpython_is():
     probe = doctor.run_line(doctor._LIBPYTHON_LINE)  # this one has loaded it by its name already
     assert probe.code == 0
@@ -252,6 +253,7 @@ def test_one_core_is_a_warning():
     assert doctor.check_cores(2) == doctor.Finding("ok", "2 cores")
 
 
+@pytest.mark.reverb
 def test_where_nothing_is_installed_each_part_is_a_problem_and_the_exit_code_says_so(monkeypatch):
     def missing(name):
         raise importlib.metadata.PackageNotFoundError(name)

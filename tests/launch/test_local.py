@@ -117,6 +117,7 @@ class LongWalk:
         return Walk(seed, 100)
 
 
+@pytest.mark.reverb
 @pytest.mark.parametrize("num_envs", [1, 8, 32])
 def test_a_queue_smaller_than_a_batch_gives_each_item_once(tmp_path, counts, num_envs):
     builder = toy(order="queue", max_size=3, batch_size=8, sgd_steps_per_call=2)
@@ -127,6 +128,7 @@ def test_a_queue_smaller_than_a_batch_gives_each_item_once(tmp_path, counts, num
     assert inserted - 3 <= sampled <= inserted
 
 
+@pytest.mark.reverb
 @pytest.mark.parametrize("order", ["uniform", "queue"])
 def test_samples_that_never_come_cost_a_call_and_not_the_run(tmp_path, capfd, monkeypatch, order):
     monkeypatch.setattr(dataset, "_WAITS_A_LOOK", 5)

@@ -6,7 +6,7 @@ import archives
 import nbformat
 
 NOTEBOOKS = archives.ROOT / "notebooks"
-SETUP = "python310"  # the cell that has later ones run elsewhere
+SETUP = "install"  # the cell that installs the package, if it is not there
 
 
 def read(name: str) -> nbformat.NotebookNode:

@@ -116,7 +116,7 @@ def test_the_hand_made_loop_learns_as_often_as_the_limiter_allows(facts):
 @pytest.mark.slow
 def test_nothing_is_left_running(facts):
     assert facts["left"] == []
-    deadline = time.monotonic() + 30  # the kernel that cells are handed to looks once a second whether its parent lives
+    deadline = time.monotonic() + 30
     while not ended(facts["pid"]) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert ended(facts["pid"])
