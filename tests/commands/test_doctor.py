@@ -280,7 +280,8 @@ def test_the_exit_code_is_zero_where_there_are_only_warnings(monkeypatch):
 @pytest.mark.slow
 def test_the_environment_of_the_tests_is_sound():
     stack = [f for f in doctor.diagnose() if re.match(r"import |optional |JAX |[\w-]+ [\d.]+ is installed", f.what)]
-    assert {"import reverb", "import courier", "import acme"} <= {f.what for f in stack}
+    if install.has_reverb_wheels():
+        assert {"import reverb", "import courier", "import acme"} <= {f.what for f in stack}
     assert not only(stack, "problem")
 
 
