@@ -28,10 +28,10 @@ class SharedFetch:
     """A `Fetch` that the processes of a host share: one process asks at a time, and the others read its answer.
 
     Each process's first call goes to the learner, so that its connection is open if it is needed later. After that, the
-    answer is a file in a folder in shared memory (`system.shared_folder`). File locks,
-    which end with their process, show which process asks and whether others use the folder. The last process removes
-    the folder. If killed processes left a folder behind, the next process that makes such a folder removes it. Without
-    space or a folder, each process asks for itself. A process that is alone writes nothing.
+    answer is a file in a folder in shared memory (`system.shared_folder`). File locks, which end with their process,
+    show which process asks and whether others use the folder. The last process removes the folder. If killed processes
+    left a folder behind, `remove_left` at the program's end removes it, or the next process that makes such a folder.
+    Without space or a folder, each process asks for itself. A process that is alone writes nothing.
 
     Args:
         fetch: asks the learner.
@@ -107,9 +107,7 @@ def _enter(folder: pathlib.Path) -> tuple[BinaryIO, BinaryIO] | None:
     Returns None if there is no folder.
     """
     with contextlib.suppress(OSError):
-        for other in folder.parent.glob(f"{_PREFIX}*"):
-            if other != folder:
-                _remove_if_left(other)
+        remove_left(folder.parent, keep=folder)
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid == os.getuid():
             users, asks = (open(folder / name, "ab") for name in ("users", "asks"))  # noqa: SIM115  kept open
@@ -118,6 +116,16 @@ def _enter(folder: pathlib.Path) -> tuple[BinaryIO, BinaryIO] | None:
             fcntl.flock(users, fcntl.LOCK_SH)
             return users, asks
     return None
+
+
+def remove_left(root: pathlib.Path | None = None, *, keep: pathlib.Path | None = None) -> None:
+    """Removes the folders in `root` that killed processes of this user left, except `keep`."""
+    for folder in (root or system.shared_folder()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder != keep and folder.stat().st_uid == os.getuid():
+                with open(folder / "users", "rb") as users:
+                    if _lock(users):
+                        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _leave(folder: pathlib.Path, locks: tuple[BinaryIO, BinaryIO] | None) -> None:
@@ -142,12 +150,3 @@ def _lock(file: BinaryIO) -> bool:
     except OSError:
         return False
     return True
-
-
-def _remove_if_left(folder: pathlib.Path) -> None:
-    """Removes a folder of this user that no process uses."""
-    with contextlib.suppress(OSError):
-        if folder.stat().st_uid == os.getuid():
-            with open(folder / "users", "rb") as users:
-                if _lock(users):
-                    shutil.rmtree(folder, ignore_errors=True)

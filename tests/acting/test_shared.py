@@ -148,6 +148,19 @@ def test_who_is_killed_holds_nobody_up_and_leaves_nothing_for_long(learner, shar
     assert not left.exists()
 
 
+def test_a_programs_end_removes_what_killed_processes_left(share, tmp_path):
+    used, killed = share("used"), share("killed", b"killed")
+    for fetch in (used, killed):
+        fetch(0)
+    shared.remove_left(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2, "both are in use"
+    killed.close.detach()  # as if its process were killed
+    for lock in killed._locks:
+        lock.close()
+    shared.remove_left(tmp_path)
+    assert list(tmp_path.iterdir()) == [used._folder]
+
+
 def test_what_an_earlier_start_left_is_not_read(learner, share, tmp_path):
     before = share("before")
     before(0)

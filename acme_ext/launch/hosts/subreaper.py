@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from acme_ext.acting import shared
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.hosts import isolation, launcher, process_tree
 from acme_ext.utils import system
@@ -38,6 +39,7 @@ def guard(function: Callable[[int], int], descriptor: int) -> int:
         signal.signal(number, handler)
     status = system.wait_for_child(child, signals)
     process_tree.end_children()
+    shared.remove_left()
     return os.waitstatus_to_exitcode(status)
 
 
