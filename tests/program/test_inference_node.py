@@ -547,7 +547,7 @@ class Pestering(threading.Thread):
 
 
 def test_a_replay_that_takes_no_more_holds_back_the_answers(experiment, start, caller, blocked):
-    node = start(replays=[blocked.client], experience=False)
+    node = start(replays=[blocked.table], experience=False)
     thread = Pestering(caller, node, experiment)
     thread.settle()
     # Room for 3 in the queue and 2 on the way, of 2 environments: no more than a few unrolls, for ever.
@@ -562,7 +562,7 @@ def test_a_replay_that_takes_no_more_holds_back_the_answers(experiment, start, c
 def test_a_full_shard_holds_back_nobody_who_writes_to_another(experiment, start, caller, blocked, replay):
     other, _ = replay
     node = start(
-        replays=[blocked.client, other.client], experience=False, builder=Remembering(RememberingConfig(batch_size=2))
+        replays=[blocked.table, other.table], experience=False, builder=Remembering(RememberingConfig(batch_size=2))
     )
     held = Pestering(caller, node, experiment)
     held.settle()
@@ -596,7 +596,7 @@ def told_to(node):
 
 
 def test_a_first_request_that_is_held_is_not_told_twice_either(experiment, start, caller, blocked):
-    node = start(replays=[blocked.client], experience=False)
+    node = start(replays=[blocked.table], experience=False)
     thread = Pestering(caller, node, experiment)
     thread.settle()
     with envs_of(experiment, 2) as environment:
@@ -616,7 +616,7 @@ def test_a_first_request_that_is_held_is_not_told_twice_either(experiment, start
 
 def test_a_request_that_is_sent_again_after_the_order_to_stop_is_not_told_twice(experiment, start, caller, blocked):
     world = World()
-    node = start(world, replays=[blocked.client], experience=False)
+    node = start(world, replays=[blocked.table], experience=False)
     thread = Pestering(caller, node, experiment)
     thread.settle()
     with envs_of(experiment, 2) as environment:
