@@ -289,3 +289,8 @@ def test_too_little_memory_is_told_before_the_table_is_full(monkeypatch, nbytes)
         store.write(np.arange(start, start + 5), rows[start : start + 5])
     assert len(said) == 1
     assert "choose a smaller replay.max_size" in said[0]
+
+
+def test_priorities_that_do_not_fit_into_memory_are_an_error():
+    with pytest.raises(RunError, match=r"smaller replay\.max_size"):
+        open_store(replay(order="prioritized", max_size=10**15), "embedded", report=lambda text: None)

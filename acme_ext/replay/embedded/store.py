@@ -23,7 +23,8 @@ class EmbeddedStore:
         packed: see `make_rows`.
 
     Raises:
-        RunError: `restore` is no whole checkpoint of an embedded table, or is one of another table.
+        RunError: `restore` is no whole checkpoint of an embedded table, or is one of another table; or there is not
+            enough memory for the priorities.
     """
 
     def __init__(
@@ -40,7 +41,10 @@ class EmbeddedStore:
         if replay.fifo:
             self.table = Queue(replay)
         else:
-            self.table = Ring(replay, seed, make_rows(replay.nbytes, replay.max_size, report, packed=packed))
+            try:
+                self.table = Ring(replay, seed, make_rows(replay.nbytes, replay.max_size, report, packed=packed))
+            except MemoryError as error:
+                raise RunError(f"the replay can't be made: {error}. Choose a smaller replay.max_size.") from error
         if restore is None:
             return
         try:
