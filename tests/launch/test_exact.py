@@ -88,6 +88,9 @@ def test_what_exact_checkpoints_need(tmp_path):
         launch.run(experiment(tmp_path, checkpoints=Checkpoints(steps=10, replay=False)), quiet=True)
     with pytest.raises(UsageError, match="--checkpoint-steps"):
         launch.run(experiment(tmp_path), quiet=True, exact=True)
+    launch.run(experiment(tmp_path / "short", steps=5, checkpoints=Checkpoints(steps=10)), quiet=True)
+    with pytest.raises(UsageError, match="leave out exact"):
+        launch.run(experiment(tmp_path / "short", checkpoints=Checkpoints(steps=10)), quiet=True, exact=True)
     with pytest.raises(UsageError, match="not determined"):
         launch.run(experiment(tmp_path, checkpoints=Checkpoints(steps=10)), launch.Threads(1), quiet=True)
 

@@ -129,7 +129,8 @@ class RunCheckpoints:
         if exact and found:
             if self._exact is None:
                 raise UsageError(
-                    "no checkpoint of this run is one that it could go on from exactly, see checkpoints.steps."
+                    "no checkpoint of this run is one from which it would go on exactly, see checkpoints.steps: leave "
+                    "out exact (--exact) to resume from the newest one, or start anew (--fresh)."
                 )
             return self._store.restore(templates, optional=optional, steps=self._exact)
         return self._store.restore(templates, optional=optional, extra=steps is None, steps=steps)
