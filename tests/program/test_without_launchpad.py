@@ -138,5 +138,5 @@ def test_flags_of_launchpads_are_refused(tmp_path, launch):
     command = ["-m", "acme_ext", "train", "dqn", "gym:CartPole-v1", "--actors", "1", "--run-dir", str(tmp_path / "run")]
     code, _, err = launch([*command, "--", "--lp_termination_notice_secs=3"], tmp_path / "run").end()
     assert code == 2
-    assert "--lp_termination_notice_secs=3 is a flag of Launchpad, which is not installed here" in err
+    assert "--lp_termination_notice_secs=3 is a flag of Launchpad, which is not installed here: leave it out." in err
     assert not (tmp_path / "run").exists()

@@ -46,7 +46,8 @@ def take(arguments: Sequence[str]) -> Given:
 
     if not launchpad.INSTALLED:
         raise UsageError(
-            f"{arguments[0]} is a flag of Launchpad, which is not installed here: use --on processes or --on threads."
+            f"{arguments[0]} is a flag of Launchpad, which is not installed here: leave it out. --on says where nodes "
+            "run; in Python, grace_s of launch.Processes says how long they get to end by themselves."
         )
     theirs = flags.FLAGS.flags_by_module_dict()["launchpad.flags"]
     values = flags.FlagValues()
