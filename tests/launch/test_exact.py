@@ -74,6 +74,15 @@ def test_a_stop_elsewhere_is_told_and_can_be_undone(tmp_path, capfd):
     assert differences(tmp_path / "b", tmp_path / "c") == []
 
 
+def test_a_run_without_an_exact_checkpoint_begins_anew(tmp_path, capfd):
+    steps = Checkpoints(steps=40)
+    launch.run(experiment(tmp_path / "a", steps=30, checkpoints=steps), quiet=True)
+    launch.run(experiment(tmp_path / "a", checkpoints=steps), quiet=True, exact=True)
+    assert "begins anew" in capfd.readouterr().out
+    launch.run(experiment(tmp_path / "b", checkpoints=steps), quiet=True)
+    assert differences(tmp_path / "a", tmp_path / "b") == []
+
+
 def test_two_runs_of_a_seed_are_equal_and_another_seed_differs(tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         launch.run(experiment(tmp_path / name, seed=seed, num_envs=3), quiet=True)
@@ -88,9 +97,6 @@ def test_what_exact_checkpoints_need(tmp_path):
         launch.run(experiment(tmp_path, checkpoints=Checkpoints(steps=10, replay=False)), quiet=True)
     with pytest.raises(UsageError, match="--checkpoint-steps"):
         launch.run(experiment(tmp_path), quiet=True, exact=True)
-    launch.run(experiment(tmp_path / "short", steps=5, checkpoints=Checkpoints(steps=10)), quiet=True)
-    with pytest.raises(UsageError, match="leave out exact"):
-        launch.run(experiment(tmp_path / "short", checkpoints=Checkpoints(steps=10)), quiet=True, exact=True)
     with pytest.raises(UsageError, match="not determined"):
         launch.run(experiment(tmp_path, checkpoints=Checkpoints(steps=10)), launch.Threads(1), quiet=True)
 

@@ -13,7 +13,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.identity import about
 from acme_ext.types import EnvironmentSpec
-from acme_ext.utils import files
+from acme_ext.utils import availability, files
 from acme_ext.utils.rundir import RunDirectory
 
 _MOST = 8  # differences between two runs that a message names
@@ -84,9 +84,11 @@ def check_directory(
             )
         made = there.read_config()["run"].get("table", "reverb")  # before there were others
         if table is not None and made != table:
+            there_is = made == "embedded" or availability.has_reverb()
+            how = f"(--table {made})" if there_is else "(on a Python with Reverb)"
             raise UsageError(
                 f"{path} holds a run whose replay is in the table {made!r}, and this one's is {table!r}: go on with it "
-                f"there (--table {made}), choose another directory, or start anew (--fresh)."
+                f"there {how}, choose another directory, or start anew (--fresh)."
             )
     with there.lock():
         pass

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from acme_ext.acting.variables import POLICY
-from acme_ext.errors import NotFiniteError, RunError, UsageError
+from acme_ext.errors import NotFiniteError, RunError
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
 from acme_ext.utils.rundir import RunDirectory
@@ -60,7 +60,7 @@ class RunCheckpoints:
     """
 
     def __init__(self, rundir: RunDirectory, settings: Checkpoints, report: Callable[[str], None]):
-        self._settings = settings
+        self._settings, self._report = settings, report
         self._store = CheckpointStore(rundir.checkpoints, settings.keep, report=report)
         self._saved_at = time.monotonic()
         self._replay_saved_at = -math.inf
@@ -119,19 +119,14 @@ class RunCheckpoints:
 
         With `steps`, the checkpoint's replay is not verified: the caller has already done that. `optional` has the
         names of templates whose trees a checkpoint may lack. With `exact`, it is the newest checkpoint that a resumed
-        run goes on from exactly, see `Checkpoints.steps`.
-
-        Raises:
-            UsageError: with `exact`, if there are checkpoints, but none of that kind.
+        run goes on from exactly, see `Checkpoints.steps`; None, a run from the beginning, if there is none yet.
         """
         found = list(self._store.infos("state"))
         self._exact = next((at for at, state in found if state.get("exact")), None)
         if exact and found:
             if self._exact is None:
-                raise UsageError(
-                    "no checkpoint of this run is one from which it would go on exactly, see checkpoints.steps: leave "
-                    "out exact (--exact) to resume from the newest one, or start anew (--fresh)."
-                )
+                self._report("this run was stopped before its first exact checkpoint: it begins anew.")
+                return None
             return self._store.restore(templates, optional=optional, steps=self._exact)
         return self._store.restore(templates, optional=optional, extra=steps is None, steps=steps)
 
