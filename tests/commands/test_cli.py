@@ -280,7 +280,7 @@ def test_train_then_evaluate_then_plot(tmp_path, monkeypatch, capfd):
     run = Path("runs/dqn-gym-CartPole-v1-hidden_sizes=16-batch_size=16-replay.min_size=100-s0")
     told = capfd.readouterr()
     assert told.err == ""  # neither a progress line nor Reverb's notes
-    lines = dict(line.split(maxsplit=1) for line in told.out.splitlines())
+    lines = dict(line.split(maxsplit=1) for line in _sentences(told.out))
     assert re.fullmatch(r"40[0-3] of the environment, \d+ of the learner", lines["steps"])
     assert lines["curve"] == str(run / "curve.png")
     assert lines["everything"] == str(run)
