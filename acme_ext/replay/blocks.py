@@ -57,7 +57,7 @@ class BlockSink:
 
 def singly(replay: Any) -> Any:
     """Returns a replay with one row per item, or the replay itself if it has no blocks of rows."""
-    return dataclasses.replace(replay, rows_per_item=1) if hasattr(replay, "rows_per_item") else replay
+    return dataclasses.replace(replay, in_blocks=False) if hasattr(replay, "in_blocks") else replay
 
 
 def check_blocks(rows_per_item: int, batch_size: int, order: str) -> None:

@@ -40,6 +40,7 @@ class TransitionReplay(TransitionSampling, Replay):
             `blocks.pool`.
         num_envs: environments of each writer.
         keeps_one_step: whether a transition also includes its first step as a one-step transition, `batch.one_step`.
+        in_blocks: whether the table may store several rows in an item.
     """
 
     item: ClassVar[str] = "transition"
@@ -51,6 +52,7 @@ class TransitionReplay(TransitionSampling, Replay):
     burst: PositiveInt = 32
     num_envs: int = 1
     keeps_one_step: bool = False
+    in_blocks: bool = True
 
     def __post_init__(self):
         super().__post_init__()
@@ -59,6 +61,8 @@ class TransitionReplay(TransitionSampling, Replay):
 
     @functools.cached_property
     def block(self) -> int:
+        if not self.in_blocks:
+            return 1
         if self.rows_per_item is not None or self.order != "uniform":
             return self.rows_per_item or 1
         return blocks.size(self.batch_size, self.num_envs, self.limit)
