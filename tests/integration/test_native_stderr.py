@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from acme_ext.replay.reverb.store import ReverbStore
+from acme_ext.replay.reverb.server import ReverbServer
 from acme_ext.utils.native import native_stderr
 
 
@@ -71,7 +71,7 @@ def test_a_server_of_reverbs_starts_and_ends_silently(capfd):
     import reverb
 
     with native_stderr():
-        server = ReverbStore([reverb.Table.queue("table", 3)])
+        server = ReverbServer([reverb.Table.queue("table", 3)])
         server.close()
     assert capfd.readouterr().err == ""
 

@@ -3,7 +3,7 @@
 import pytest
 import reverb
 
-from acme_ext.replay.reverb.store import ReverbStore
+from acme_ext.replay.reverb.server import ReverbServer
 from acme_ext.utils import proxies
 
 
@@ -19,7 +19,7 @@ def test_this_machine_and_addresses_in_numbers_are_asked_directly():
 def test_a_replay_server_answers_beside_a_proxy_that_does_not(name, monkeypatch):
     monkeypatch.setenv("no_grpc_proxy", "")
     monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens there
-    server = ReverbStore([reverb.Table.queue("queue", 1)])
+    server = ReverbServer([reverb.Table.queue("queue", 1)])
     try:
         assert set(server.client.server_info(timeout=30)) == {"queue"}
     finally:
