@@ -1,4 +1,4 @@
-"""Experience replay with Reverb. The names of this module are imported on first use."""
+"""Experience replay. The names of this module are imported on first use."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,8 +1,8 @@
 """What advances a run.
 
 - `engine`: what an engine is.
-- `in_process`: acting and learning in turn, in this process. `sample_meter` says when to learn, `lost_batches` gives up
-  a batch that will never arrive, and `profile` measures where the time goes.
+- `in_process`: acting and learning in turn, in this process. `sample_meter` says when to learn, and `profile`
+  measures where the time goes.
 - `recorded`: learning from recorded data, without acting.
 - `learner_engine`: what these two share: metrics and evaluations of one learner.
 - `compiled`: environments, acting, replay and learning as one compiled program.
