@@ -98,7 +98,8 @@ def measure(agent: str, runs: pathlib.Path) -> Row:
         return Row(**files.read_json(done))
     environment = environment_of(agent)
     data = runs / f"data-{environment.partition(':')[2]}"
-    if not data.exists():
+    builder = builders.load(agent)()
+    if (builder.wants_data or builder.wants_demos) and not data.exists():
         _train("random", environment, runs / "recorded", data)
     folders = [runs / agent / name for name in ("first", "repeated", "resumed")]
     for folder in folders[:2]:
