@@ -12,30 +12,18 @@ import tree
 from acme_ext.errors import UsageError
 from acme_ext.replay import blocks
 from acme_ext.replay.base import Replay
-from acme_ext.replay.rows import OnWait
+from acme_ext.replay.rows import DirectSink
 from acme_ext.replay.sum_tree import SumTree
 from acme_ext.replay.table import RawBatch
 from acme_ext.types import Tree
 
 
-class MemorySink:
+class MemorySink(DirectSink):
     """A sink that stores the rows in memory."""
 
     def __init__(self) -> None:
         self.rows: list[np.ndarray] = []
-
-    def append(self, rows: np.ndarray, errors: np.ndarray | None) -> int:
-        self.rows.append(np.array(rows))
-        return len(rows)
-
-    def flush(self, pending: int, on_wait: OnWait) -> None:
-        pass
-
-    def has_sent(self, pending: int) -> bool:
-        return True
-
-    def close(self) -> None:
-        pass
+        super().__init__(lambda rows, errors: self.rows.append(np.array(rows)))
 
 
 def check_recordable(replay: Replay) -> None:

@@ -95,6 +95,30 @@ class Sink(Protocol):
         """Closes the connection at once."""
 
 
+class DirectSink:
+    """A sink whose rows are taken at once, in this process.
+
+    Args:
+        take: a function `(rows, errors)` that takes the rows of a call of `append`.
+    """
+
+    def __init__(self, take: Callable[[np.ndarray, np.ndarray | None], None]):
+        self._take = take
+
+    def append(self, rows: np.ndarray, errors: np.ndarray | None) -> int:
+        self._take(rows, errors)
+        return len(rows)
+
+    def flush(self, pending: int, on_wait: OnWait) -> None:
+        pass
+
+    def has_sent(self, pending: int) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+
 class RowWriter:
     """The base class of writers, which packs items into rows and passes them to a sink.
 

@@ -10,7 +10,7 @@ import numpy as np
 from acme_ext.replay.base import Replay
 from acme_ext.replay.embedded.rows import Rows
 from acme_ext.replay.fixed import restore_generator, save_generator
-from acme_ext.replay.rows import OnWait
+from acme_ext.replay.rows import DirectSink, OnWait
 from acme_ext.replay.sum_tree import SumTree
 from acme_ext.replay.table import Counts, RawBatch
 
@@ -65,8 +65,8 @@ class EmbeddedTable:
         """Rows in the table."""
         raise NotImplementedError
 
-    def sink(self) -> "EmbeddedSink":
-        return EmbeddedSink(self)
+    def sink(self) -> DirectSink:
+        return DirectSink(self.insert)
 
     def batches(self, num_batches: int = 1, *, on_wait: OnWait = lambda: None) -> "EmbeddedBatches":
         del on_wait  # nothing waits here
@@ -87,7 +87,7 @@ class EmbeddedTable:
 
     def save(self, folder: pathlib.Path) -> None:
         """Writes the table into a folder; `load` reads it."""
-        state = {"inserted": self._inserted, "sampled": self._sampled, "size": self.size, **self._describe_contents()}
+        state = {"inserted": self._inserted, "sampled": self._sampled, **self._describe_contents()}
         (folder / "table.json").write_text(json.dumps(state), encoding="utf-8")
 
     def load(self, folder: pathlib.Path) -> None:
@@ -184,26 +184,6 @@ class Ring(EmbeddedTable):
 
     def _describe_contents(self) -> dict[str, Any]:
         return {**super()._describe_contents(), "rng": save_generator(self._rng)}
-
-
-class EmbeddedSink:
-    """Sends rows to a table of this process."""
-
-    def __init__(self, table: EmbeddedTable):
-        self._table = table
-
-    def append(self, rows: np.ndarray, errors: np.ndarray | None) -> int:
-        self._table.insert(rows, errors)
-        return len(rows)
-
-    def flush(self, pending: int, on_wait: OnWait) -> None:
-        pass
-
-    def has_sent(self, pending: int) -> bool:
-        return True
-
-    def close(self) -> None:
-        pass
 
 
 class EmbeddedBatches:
