@@ -13,6 +13,7 @@ from acme_ext.launch.hosts.interrupt import Interrupt
 from acme_ext.launch.runs.evaluation import Loaded, Result, Score
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.saving import BestParams, Contents, Counts, RunCheckpoints
+from acme_ext.launch.runs.schedule import next_multiple
 from acme_ext.learning.checkpoints import Restored
 from acme_ext.utils import loggers
 from acme_ext.utils.progress import ProgressLine
@@ -149,7 +150,7 @@ class Session:
     @property
     def _next_row(self) -> int:
         """The step of the next log row."""
-        return (self._logged.get(self.experiment.step_key, 0) // self._rows_every + 1) * self._rows_every
+        return next_multiple(self._logged.get(self.experiment.step_key, 0), self._rows_every)
 
     @property
     def checkpoint_due(self) -> bool:

@@ -6,6 +6,11 @@ from acme_ext.config.fields import check_fields
 from acme_ext.config.types import NonNegative, NonNegativeInt, PositiveInt
 
 
+def next_multiple(steps: int, every: int) -> int:
+    """Returns the first multiple of `every` above a step; 0 if `every` is 0."""
+    return (steps // every + 1) * every if every else 0
+
+
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """When the agent is evaluated, and on how many episodes, with its evaluation policy and separate environments."""
@@ -20,7 +25,7 @@ class Evaluation:
 
     def after(self, steps: int) -> int:
         """Returns the step of the first evaluation after a step; 0 if there are none during the run."""
-        return (steps // self.every + 1) * self.every if self.every else 0
+        return next_multiple(steps, self.every)
 
     def resumed(self, steps: int, scheduled: int) -> int:
         """Returns the step of the next evaluation of a run that is resumed at a step; 0 if there are none.
@@ -50,4 +55,4 @@ class Checkpoints:
 
     def after(self, steps: int) -> int:
         """Returns the step of the first checkpoint after a step that is scheduled by steps; 0 if there are none."""
-        return (steps // self.steps + 1) * self.steps if self.steps else 0
+        return next_multiple(steps, self.steps)
