@@ -83,6 +83,13 @@ def test_a_run_without_an_exact_checkpoint_begins_anew(tmp_path, capfd):
     assert differences(tmp_path / "a", tmp_path / "b") == []
 
 
+def test_a_run_that_was_begun_without_exact_checkpoints_is_not_thrown_away(tmp_path):
+    launch.run(experiment(tmp_path / "run", steps=60), quiet=True)
+    with pytest.raises(UsageError, match="Leave out exact"):
+        launch.run(experiment(tmp_path / "run", checkpoints=Checkpoints(steps=40)), quiet=True, exact=True)
+    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["000000000060"]
+
+
 def test_two_runs_of_a_seed_are_equal_and_another_seed_differs(tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         launch.run(experiment(tmp_path / name, seed=seed, num_envs=3), quiet=True)

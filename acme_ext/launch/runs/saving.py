@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from acme_ext.acting.variables import POLICY
-from acme_ext.errors import NotFiniteError, RunError
+from acme_ext.errors import NotFiniteError, RunError, UsageError
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
 from acme_ext.utils.rundir import RunDirectory
@@ -119,11 +119,20 @@ class RunCheckpoints:
 
         With `steps`, the checkpoint's replay is not verified: the caller has already done that. `optional` has the
         names of templates whose trees a checkpoint may lack. With `exact`, it is the newest checkpoint that a resumed
-        run goes on from exactly, see `Checkpoints.steps`; None, a run from the beginning, if there is none yet.
+        run goes on from exactly, see `Checkpoints.steps`; None, a run from the beginning, if none was due yet.
+
+        Raises:
+            UsageError: with `exact`, if such a checkpoint was due and there is none.
         """
         found = list(self._store.infos("state"))
         self._exact = next((at for at, state in found if state.get("exact")), None)
         if exact and found:
+            if self._exact is None and found[0][0] >= self._settings.steps:
+                raise UsageError(
+                    f"this run is at step {found[0][0]:,} and has no checkpoint from which it would go on exactly: it "
+                    "was begun without --checkpoint-steps. Leave out exact (--exact) to resume from the newest "
+                    "checkpoint, or start anew (--fresh)."
+                )
             if self._exact is None:
                 self._report("this run was stopped before its first exact checkpoint: it begins anew.")
                 return None
