@@ -169,11 +169,14 @@ def check_engines(installed: Container[str]) -> Iterator[Finding]:
     Args:
       installed: those of the modules `reverb`, `launchpad` and `ray` that are installed.
     """
-    has_reverb, has_launchpad = ("reverb" in installed, "launchpad" in installed)
+    has_reverb = "reverb" in installed
     mend = "for Reverb, make the environment with CPython 3.10 on x86-64 Linux: `uv venv --python 3.10`"
-    yield Finding("ok", f"tables for the replay: {'reverb, ' * has_reverb}embedded", "" if has_reverb else mend)
+    tables = "reverb, embedded" if has_reverb else "embedded"
+    yield Finding("ok", f"tables for the replay: {tables}", "" if has_reverb else mend)
     ways = ["in one process", "compiled", "on recorded data"]
-    ways += [f"as a program ({'with' if has_launchpad else 'without'} Launchpad)", *["on Ray"] * ("ray" in installed)]
+    ways.append(f"as a program ({'with' if 'launchpad' in installed else 'without'} Launchpad)")
+    if "ray" in installed:
+        ways.append("on Ray")
     yield Finding("ok", f"ways of running: {', '.join(ways)}")
 
 
