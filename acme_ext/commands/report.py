@@ -143,9 +143,8 @@ def _end(run: RunDirectory, x: str) -> tuple[float, float]:
     ends = [(0.0, 0.0)]
     for label in ("evaluator", "learner"):
         path = loggers.csv_path(run, label)
-        rows = loggers.read_csv(path) if path.is_file() else {}
-        if len(rows.get(x, ())):
-            ends.append((float(rows[x][-1]), float(rows["wall_time_s"][-1])))
+        for rows in loggers.read_blocks(path, (x, "wall_time_s")) if path.is_file() else ():
+            ends += zip(rows[x][-1:].tolist(), rows["wall_time_s"][-1:].tolist(), strict=True)
     return max(ends)
 
 

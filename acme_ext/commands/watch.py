@@ -78,7 +78,8 @@ def screen(rundir: RunDirectory, width: int = 80, *, braille: bool = True) -> li
     lines += ["", f"steps       {', '.join(parts)}"]
     if len(learner.get("learner_steps", ())):
         rate = _rate(learner, "learner_steps") if is_live(rundir) else None
-        metrics = [f"{name} {values[-1]:.4g}" for name, values in learner.items() if name not in _NOT_SHOWN]
+        known = ((name, values[np.isfinite(values)]) for name, values in learner.items() if name not in _NOT_SHOWN)
+        metrics = [f"{name} {values[-1]:.4g}" for name, values in known if len(values)]  # a row may lack some of them
         said = f"{int(learner['learner_steps'][-1]):,} steps" + (f", {rate:,.0f}/s" if rate else "")
         lines += _wrapped("learner     ", [said, *metrics], width)
     if len(actor.get("episode_return", ())):

@@ -6,9 +6,10 @@ each is flushed at once, and its curves to tensorboard/LABEL.
 
 import csv
 import importlib
+import itertools
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,6 +25,7 @@ COUNTERS = ("environment_steps", "learner_steps", "wall_time_s")
 """Columns for steps and time, whose names metrics can't have."""
 
 _TENSORBOARD_INTERVAL_S = 0.1
+_BLOCK = 1 << 13  # rows that are read at a time
 
 
 def csv_path(rundir: RunDirectory, label: str) -> Path:
@@ -34,9 +36,9 @@ def csv_path(rundir: RunDirectory, label: str) -> Path:
 def make_logger(rundir: RunDirectory, label: str, *, step_key: str) -> Logger:
     """Returns a logger that appends rows of scalars to the label's files, after any existing rows.
 
-    NumPy and JAX scalars become Python numbers. The first row determines the columns; if the file has rows already,
-    columns that it lacks are added. If a later row lacks a column, its value is NaN; a row with another key raises
-    ValueError. A full disk raises RunError.
+    NumPy and JAX scalars become Python numbers. The first row determines the columns. If a later row has another key,
+    the file is written anew with one more column, which is NaN in the rows before; if a row lacks a column, its value
+    is NaN. A full disk raises RunError.
 
     Args:
       rundir: the run directory.
@@ -82,14 +84,23 @@ def truncate(rundir: RunDirectory, label: str, step_key: str, last_step: int) ->
     Returns the number of deleted rows. The file is replaced atomically.
     """
     path = csv_path(rundir, label)
-    lines = _whole_lines(path)
-    if not lines:
+    if not path.is_file():
         return 0
-    index = _step_index(path, _header(lines[0]), step_key)
-    kept = [line for line in lines[1:] if float(line.split(b",")[index]) <= last_step]
-    with files.replacing(path) as temporary:
-        temporary.write_bytes(b"".join([lines[0], *kept]))
-    return len(lines) - 1 - len(kept)
+    removed = 0
+    with path.open("rb") as file:
+        lines = _whole_lines(file)
+        header = next(lines, None)
+        if header is None:
+            return 0
+        index = _step_index(path, _header(header), step_key)
+        with files.replacing(path) as temporary, temporary.open("wb") as kept:
+            kept.write(header)
+            for line in lines:
+                if float(line.split(b",")[index]) <= last_step:
+                    kept.write(line)
+                else:
+                    removed += 1
+    return removed
 
 
 def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -97,26 +108,57 @@ def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
     The file may still be written to; an incomplete line is ignored. Raises UsageError if there is no such file.
     """
+    return _joined(read_blocks(path))
+
+
+def read_blocks(path: str | os.PathLike[str], names: Sequence[str] | None = None) -> Iterator[dict[str, np.ndarray]]:
+    """Yields a logger's rows as `read_csv` returns them, thousands at a time; logs can have millions.
+
+    Args:
+        path: the file.
+        names: the columns; None for all.
+
+    Raises:
+        UsageError: there is no such file, it lacks a column, or a cell is no number.
+    """
     path = Path(path)
     if not path.is_file():
         raise UsageError(f"{path} doesn't exist: no rows were logged there.")
-    return parse_csv(path, path.read_bytes().splitlines(keepends=True))
+    with path.open("rb") as file:
+        yield from _blocks(path, file, names)
 
 
-def parse_csv(path: Path, lines: Sequence[bytes]) -> dict[str, np.ndarray]:
+def parse_csv(path: Path, lines: Iterable[bytes]) -> dict[str, np.ndarray]:
     """Returns the rows of lines from a logger's file, as `read_csv` does; the first line has the names.
 
     An incomplete line and all lines after it are ignored. Raises UsageError, naming the file, if a cell is no number.
     """
-    lines = _whole(lines)
-    if not lines:
-        return {}
-    header = _header(lines[0])
-    cells = np.array([line.rstrip().split(b",") for line in lines[1:]]).reshape(-1, len(header))
-    try:
-        return {name: _column(cells[:, i]) for i, name in enumerate(header)}
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}.") from None
+    return _joined(_blocks(path, lines))
+
+
+def _blocks(path: Path, lines: Iterable[bytes], names: Sequence[str] | None = None) -> Iterator[dict[str, np.ndarray]]:
+    whole = _whole_lines(lines)
+    if (first := next(whole, None)) is None:
+        return
+    header = _header(first)
+    names = header if names is None else names
+    for name in names:
+        if name not in header:
+            raise UsageError(f"{path} has no column {name!r}; it has {', '.join(header)}.")
+    while True:
+        block = [line.rstrip().split(b",") for line in itertools.islice(whole, _BLOCK)]
+        cells = np.array(block).reshape(-1, len(header))
+        try:
+            yield {name: _column(cells[:, header.index(name)]) for name in names}
+        except ValueError as error:
+            raise UsageError(f"{path} is damaged: {error}.") from None
+        if len(block) < _BLOCK:
+            return
+
+
+def _joined(blocks: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    blocks = list(blocks)
+    return {name: np.concatenate([block[name] for block in blocks]) for name in (blocks[0] if blocks else ())}
 
 
 def to_numbers(row: Mapping[str, Any]) -> dict[str, int | float]:
@@ -165,7 +207,6 @@ class _Rows(Logger):
         self._csv = csv.writer(file)
         self._step_key = step_key
         self._columns = columns
-        self._written = False
 
     def write(self, data: Mapping[str, Any]) -> None:
         row = to_numbers(data)
@@ -174,32 +215,25 @@ class _Rows(Logger):
         if self._columns is None:
             check_columns(row, f"a column of {self._file.name}", ())
             self._columns = sorted(row)
-        unknown = row.keys() - set(self._columns)
-        if unknown and not self._written:  # the rows so far are of another version of the agent
+        if unknown := row.keys() - set(self._columns):
             self._widen(unknown)
-        elif unknown:
-            raise ValueError(
-                f"{self._file.name} has no column for {sorted(unknown)}: its first row fixed {list(self._columns)}."
-            )
         whole = {key: row.get(key, np.nan) for key in self._columns}
         with files.disk_errors(self._file.name):
             if not self._file.tell():
                 self._csv.writerow(whole)
             self._csv.writerow(whole.values())
             self._file.flush()
-            self._written = True
             self._to.write(whole)
 
     def _widen(self, names: Iterable[str]) -> None:
         """Adds columns to the file; its rows so far have NaN there."""
         path, added = Path(self._file.name), sorted(names)
         check_columns(added, f"a column of {path}", ())
+        ends = itertools.chain([added], itertools.repeat(["nan"] * len(added)))
         with files.disk_errors(path):
+            with files.replacing(path) as temporary, path.open("rb") as old, temporary.open("wb") as new:
+                new.writelines(b"%s,%s\r\n" % (line.rstrip(), ",".join(next(ends)).encode()) for line in old)
             self._file.close()
-            header, *rows = path.read_text(encoding="utf-8").splitlines()
-            lines = [",".join([header, *added]), *(",".join([row, *["nan"] * len(added)]) for row in rows)]
-            with files.replacing(path) as temporary:
-                temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             self._file = path.open("a", newline="", encoding="utf-8")
         self._csv, self._columns = csv.writer(self._file), [*(self._columns or ()), *added]
 
@@ -283,29 +317,33 @@ class _TensorBoard(Logger):
         self._writer.close()
 
 
-def _whole_lines(path: Path) -> list[bytes]:
-    """Returns the file's lines up to the first incomplete one, without its line end or all of its fields."""
-    return _whole(path.read_bytes().splitlines(keepends=True) if path.is_file() else [])
-
-
-def _whole(lines: Sequence[bytes]) -> list[bytes]:
-    commas = lines[0].count(b",") if lines else 0
-    for i, line in enumerate(lines):
+def _whole_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields lines up to the first incomplete one, without its line end or all of its fields."""
+    commas = None
+    for line in lines:
+        if commas is None:
+            commas = line.count(b",")
         if not line.endswith(b"\n") or line.count(b",") != commas:
-            return [*lines[:i]]
-    return [*lines]
+            return
+        yield line
 
 
 def _mend(path: Path, step_key: str) -> tuple[list[str] | None, float | None]:
     """Removes an incomplete end of a label's file; returns its columns and last step, each None if there are none."""
-    lines = _whole_lines(path)
-    if path.is_file() and path.stat().st_size != (whole := sum(map(len, lines))):
-        os.truncate(path, whole)
-    if not lines:
+    if not path.is_file():
         return None, None
-    header = _header(lines[0])
+    size, first, last = 0, b"", b""
+    with path.open("rb") as file:
+        for line in _whole_lines(file):
+            first, last = first or line, line
+            size += len(line)
+    if path.stat().st_size != size:
+        os.truncate(path, size)
+    if not first:
+        return None, None
+    header = _header(first)
     index = _step_index(path, header, step_key)
-    return header, float(lines[-1].split(b",")[index]) if len(lines) > 1 else None
+    return header, float(last.split(b",")[index]) if size > len(first) else None
 
 
 def _header(line: bytes) -> list[str]:

@@ -29,6 +29,7 @@ _CROWDED = 4  # with more lines, the legend is beside the axes, and training ret
 _SHORT = 30  # labels of up to this many characters fit side by side in two columns
 _SAME_POINT = 1.1  # single points are merged if the ratio of the largest to the smallest x is at most this
 _GRID = 256  # maximum number of points of a line
+_KEPT = 1 << 13  # maximum number of points that are kept of a log, which can have millions of rows
 _BARS = 20  # intervals of a histogram
 _MARKED = 30  # lines with at most this many points have markers
 BOOTSTRAP_SEEDS = 5  # minimum number of seeds for bootstrap intervals; with fewer, they would be misleading
@@ -52,7 +53,8 @@ def learning_curves(
     `episode_return_mean`), interpolated on the range of `x` that all runs cover. If a run has no evaluations, training
     returns are used instead. A label with several runs also has a band: the 95% bootstrap interval of the aggregate if
     every such label has at least five runs, else from the minimum to the maximum over runs; the figure says which. The
-    smoothed training returns (logs/actor.csv, `episode_return`) are drawn behind, unless there are many lines.
+    smoothed training returns (logs/actor.csv, `episode_return`) are drawn behind, unless there are many lines; of runs
+    with one evaluation each they are always drawn.
 
     Args:
         runs: the runs of each label.
@@ -267,7 +269,8 @@ def _draw(
     training = [_smooth(*curve) for curve in episodes if curve is not None]
     if len(evaluated) == len(members):
         curves, notes = evaluated, ["lines: evaluation"]
-        if behind and len(training) == len(members):
+        single = all(len(xs) == 1 for xs, _ in evaluated)
+        if (behind or single) and len(training) == len(members):
             grid, values = _on_one_grid(training, label, x)
             axes.plot(grid, _aggregated(values, aggregate), **style, alpha=0.35, linewidth=1.0, zorder=2)
             notes.append("thin: training, smoothed")
@@ -300,6 +303,9 @@ def _dress(axes: "Axes", opened: Mapping[str, Sequence[RunDirectory]], x: str, n
     axes.set_ylabel("episode return")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.margins(x=0.02)
+    low, high = axes.dataLim.intervalx
+    if 0 < high <= _SAME_POINT * low:  # single points only: the axis would show a range that means nothing
+        axes.set_xlim(0, 1.02 * high)
     add_grid(axes)
     axes.spines[["left", "bottom"]].set_color("#777777")
     if note:
@@ -307,18 +313,42 @@ def _dress(axes: "Axes", opened: Mapping[str, Sequence[RunDirectory]], x: str, n
 
 
 def _curve(run: RunDirectory, label: str, x: str, y: str) -> Curve | None:
-    """Returns the finite points of two columns, ascending in x, or None if there are none."""
+    """Returns the finite points of two columns, ascending in x, or None if there are none.
+
+    If there are more than `_KEPT`, each point is the mean of the same number of consecutive rows.
+    """
     path = loggers.csv_path(run, label)
-    columns = loggers.read_csv(path) if path.is_file() else {}
-    if not columns or not len(next(iter(columns.values()))):
-        return None
-    for name in (x, y):
-        if name not in columns:
-            raise UsageError(f"{path} has no column {name!r}; it has {', '.join(columns)}.")
-    order = np.argsort(columns[x], kind="stable")
-    xs, ys = columns[x][order].astype(float), columns[y][order].astype(float)
-    finite = np.isfinite(xs) & np.isfinite(ys)
-    return (xs[finite], ys[finite]) if finite.any() else None
+    means = _Means()
+    if path.is_file() and path.stat().st_size:
+        for block in loggers.read_blocks(path, (x, y)):
+            rows = np.array([block[x], block[y]], float)
+            means.add(rows[:, np.isfinite(rows).all(0)])
+    xs, ys = means.points()
+    order = np.argsort(xs, kind="stable")
+    return (xs[order], ys[order]) if len(order) else None
+
+
+class _Means:
+    """At most `_KEPT` means of equal numbers of consecutive rows, for any number of rows."""
+
+    def __init__(self):
+        self._size = 1  # rows of a point
+        self._points = self._rest = np.zeros((2, 0))
+
+    def add(self, rows: np.ndarray) -> None:
+        """Adds rows, `[2, rows]`."""
+        rows = np.concatenate([self._rest, rows], axis=1)
+        while count := min(rows.shape[1] // self._size, _KEPT - self._points.shape[1]):
+            taken, rows = np.split(rows, [count * self._size], axis=1)
+            self._points = np.concatenate([self._points, taken.reshape(2, count, -1).mean(2)], axis=1)
+            if self._points.shape[1] == _KEPT:
+                self._points, self._size = self._points.reshape(2, -1, 2).mean(2), 2 * self._size
+        self._rest = rows
+
+    def points(self) -> np.ndarray:
+        """Returns the points, `[2, points]`; the last one can be the mean of fewer rows."""
+        rest = self._rest.mean(1, keepdims=True) if self._rest.shape[1] else self._rest
+        return np.concatenate([self._points, rest], axis=1)
 
 
 def _smooth(x: np.ndarray, y: np.ndarray) -> Curve:
@@ -333,10 +363,12 @@ def _smooth(x: np.ndarray, y: np.ndarray) -> Curve:
 def _on_one_grid(curves: Sequence[Curve], label: str, x: str) -> tuple[np.ndarray, np.ndarray]:
     """Interpolates curves on the range that all of them cover; returns the grid `[points]` and values `[runs, points]`.
 
-    If each curve has one point, and all are at nearly the same x, they are treated as one point.
+    If each curve has one point, and all are at nearly the same x, they are treated as one point; points over time are
+    so wherever they are, because the same training takes more time on one machine than on another.
     """
     start, end = max(xs[0] for xs, _ in curves), min(xs[-1] for xs, _ in curves)
-    if start > end and start <= _SAME_POINT * end and all(len(xs) == 1 for xs, _ in curves):
+    near = start <= _SAME_POINT * end or x == "wall_time_s"
+    if start > end and near and all(len(xs) == 1 for xs, _ in curves):
         return np.array([(start + end) / 2]), np.stack([ys for _, ys in curves])
     if start > end:
         raise UsageError(f"the runs of {label!r} have no range of {x!r} in common: plot them separately.")

@@ -56,6 +56,14 @@ def test_the_screen_of_a_finished_run(tmp_path, capsys):
     assert cli.main(["watch", str(tmp_path / "nowhere")]) == 2
 
 
+def test_a_metric_that_the_last_row_lacks_has_its_last_value(tmp_path):
+    rundir = make(tmp_path / "x")
+    (rundir.logs / "learner.csv").write_text(
+        "learner_steps,wall_time_s,environment_steps,rare,never\n1,1,10,nan,nan\n2,2,20,5.5,nan\n3,3,30,nan,nan\n"
+    )
+    assert "learner     3 steps, rare 5.5" in watch.screen(rundir)
+
+
 def test_a_row_of_several_episodes_counts_as_many(tmp_path, capsys):
     rundir = make(tmp_path / "x")
     rows = ["environment_steps,episode_return,episodes,wall_time_s", "100,5,40,1", "200,1,16,2", "300,3,8,3", ""]

@@ -109,18 +109,41 @@ def _hyperparameters(folder) -> list[dict]:
     return rows
 
 
-def test_an_unknown_key_is_an_error_and_a_missing_one_is_nan(run):
+def test_a_key_that_comes_later_adds_a_column_and_a_missing_one_is_nan(run, monkeypatch):
+    monkeypatch.setattr(loggers, "_TENSORBOARD_INTERVAL_S", 0.0)
+    _write(run, {"steps": 1, "loss": 1.0})
     logger = _logger(run)
-    logger.write({"steps": 1, "loss": 1.0})
-    with pytest.raises(ValueError, match=r"no column for \['q'\]: its first row fixed \['loss', 'steps'\]"):
-        logger.write({"steps": 2, "loss": 1.0, "q": 3.0})
-    logger.write({"steps": 3})
+    for step in range(2, 10):
+        logger.write({"steps": step, "loss": 1.0, **({"solved_after": step / 2, "a": 1} if step % 4 == 0 else {})})
+    logger.write({"steps": 10})
     with pytest.raises(ValueError, match="needs 'steps'"):
         logger.write({"loss": 1.0})
+    with pytest.raises(UsageError, match="a column's name has no comma"):
+        logger.write({"steps": 11, "a,b": 1.0})
     logger.close()
+    assert loggers.truncate(run, "actor", "steps", 9) == 1
+    _write(run, {"steps": 10, "later": 5})
     columns = loggers.read_csv(loggers.csv_path(run, "actor"))
-    np.testing.assert_array_equal(columns["steps"], [1, 3])
-    np.testing.assert_array_equal(columns["loss"], [1.0, np.nan])
+    assert list(columns) == ["loss", "steps", "a", "solved_after", "later"]
+    nan = np.nan
+    np.testing.assert_array_equal(columns["steps"], range(1, 11))
+    np.testing.assert_array_equal(columns["loss"], [*[1.0] * 9, nan])
+    np.testing.assert_array_equal(columns["solved_after"], [nan, nan, nan, 2, nan, nan, nan, 4, nan, nan])
+    np.testing.assert_array_equal(columns["later"], [*[nan] * 9, 5])
+    assert _scalars(run, "actor/solved_after") == [(4, 2.0), (8, 4.0)]
+
+
+def test_a_log_is_read_in_blocks(run, monkeypatch):
+    monkeypatch.setattr(loggers, "_BLOCK", 3)
+    _write(run, *({"steps": step, "loss": step if step < 4 else step + 0.5} for step in range(6)))
+    path = loggers.csv_path(run, "actor")
+    path.write_text(path.read_text() + "5.")
+    assert [block["steps"].tolist() for block in loggers.read_blocks(path, ["steps"])] == [[0, 1, 2], [3, 4, 5], []]
+    columns = loggers.read_csv(path)
+    assert columns["loss"].tolist() == [0, 1, 2, 3, 4.5, 5.5]
+    assert columns["steps"].dtype == np.int64
+    with pytest.raises(UsageError, match=r"actor\.csv has no column 'q'; it has loss, steps"):
+        list(loggers.read_blocks(path, ["q"]))
 
 
 @pytest.mark.parametrize("value", ["text", None, np.ones(2), {}])

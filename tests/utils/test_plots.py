@@ -135,12 +135,47 @@ def test_runs_of_one_evaluation_each_at_nearly_the_same_step_are_one_point(tmp_p
     np.testing.assert_allclose(figure[0].axes[0].lines[0].get_xydata(), [(2_002, 1.5)])
 
 
+@pytest.mark.parametrize("x", ["environment_steps", "wall_time_s"])
+def test_many_lines_of_one_evaluation_each_show_their_training(tmp_path, figure, x):
+    runs = {}
+    for i in range(6):
+        runs[f"lr={i}"] = [_run(tmp_path / f"{i}{j}", [(100, i)], [(y, 3.0) for y in range(0, 100, 5)]) for j in "ab"]
+        for seed, run in enumerate(runs[f"lr={i}"]):  # the second seed takes twice the time
+            for path in run.logs.iterdir():
+                head, *rows = path.read_text().split()
+                rows = [f"{row},{float(row.split(',')[0]) * (1 + seed)}" for row in rows]
+                path.write_text("".join(f"{row}\n" for row in (f"{head},wall_time_s", *rows)))
+    plots.learning_curves(runs, tmp_path / "x.png", x)
+    training, evaluations = figure[0].axes[0].lines[::2], figure[0].axes[0].lines[1::2]
+    assert [len(line.get_xdata()) for line in evaluations] == [1] * 6
+    assert all(len(line.get_xdata()) > 5 for line in training)
+    if x == "environment_steps":
+        alone = {label: [_run(tmp_path / f"alone{label}", [(100, 1.0)])] for label in runs}
+        plots.learning_curves(alone, tmp_path / "x.png", x)
+        assert figure[1].axes[0].get_xlim()[0] == 0
+
+
 def test_runs_without_evaluations_show_their_training(tmp_path, figure):
     run = _run(tmp_path / "a", None, [(x, 3.0) for x in range(50)])
     plots.learning_curves({"dqn": [run]}, tmp_path / "x.png")
     (axes,) = figure[0].axes
     np.testing.assert_allclose(axes.lines[0].get_ydata(), 3.0)
     assert "dqn: training, smoothed" in _texts(axes)
+
+
+def test_of_a_long_log_means_are_drawn(tmp_path, figure, monkeypatch):
+    monkeypatch.setattr(plots, "_KEPT", 256)
+    monkeypatch.setattr(plots.loggers, "_BLOCK", 100)
+    rng = np.random.default_rng(0)
+    n = 5_123
+    episodes = [(x, np.sin(x / 500) if x % 7 else np.nan) for x in range(n)]
+    run = _run(tmp_path / "a", None, [episodes[i] for i in sorted(range(n), key=lambda i: i + rng.integers(3))])
+    plots.learning_curves({"dqn": [run]}, tmp_path / "x.png")
+    x, y = figure[0].axes[0].lines[0].get_xydata().T
+    assert 128 <= len(x) <= 256
+    np.testing.assert_allclose([x[0], x[-1]], [0, n], atol=n / 128)
+    assert (np.diff(x) > 0).all()
+    np.testing.assert_allclose(y[5:-5], np.sin(x / 500)[5:-5], atol=0.02)
 
 
 def test_many_lines_have_their_legend_beside_the_axes(tmp_path, figure):
