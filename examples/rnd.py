@@ -14,6 +14,7 @@ from acme_ext.builders import PPO
 from acme_ext.learning import normalize
 from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
 from acme_ext.networks.torsos import flatten_observation
+from acme_ext.utils.trees import merge_axes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,7 @@ class RND(PPO):
 
         def step(state, sample):
             batch = sample.data
-            seen = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch.observation)
+            seen = merge_axes(batch.observation)
             predictor, info = sgd_step(loss, optimizer, state.predictor, state.target, seen)
             errors = normalize.update(state.errors, info.aux, jnp.ones_like(info.aux))
             bonus = self.config.bonus_coef * info.aux / jnp.sqrt(errors.variance + 1e-8)

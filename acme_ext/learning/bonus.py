@@ -19,6 +19,7 @@ from acme_ext.learning.normalize import Moments
 from acme_ext.learning.on_policy import masked_mean
 from acme_ext.ops.intrinsic import lifelong_factor
 from acme_ext.types import Array, Sample, Sequence, Transition, Tree
+from acme_ext.utils.trees import merge_axes
 
 _MOST = 5.0  # the largest bonus, in standard deviations; 4 with L = 5 of Badia et al. 2020a, table 6
 _HORIZON = 100_000.0  # horizon of the errors' running moments, in errors
@@ -70,7 +71,7 @@ def distilled(
         errors = normalize.update(state.errors, error, mask * ~quiet, _HORIZON)
         bonus = mask * (lifelong_factor(error, errors.mean, normalize.stddev(errors), 1 + _MOST) - 1)
         bonus: Array = jnp.where(quiet, 0.0, bonus)
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), following)
+        flat = merge_axes(following)
         trained, loss = part.train(seen, flat, mask.reshape(-1), updates=max(1, mask.size // _PART))
         metrics = {"bonus": masked_mean(bonus, mask), "bonus_max": jnp.max(bonus), "distillation_loss": loss}
         if shuffled:

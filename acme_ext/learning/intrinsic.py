@@ -26,6 +26,7 @@ from acme_ext.ops import intrinsic, masking
 from acme_ext.ops.pictures import is_picture
 from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Array, Params, Tree
+from acme_ext.utils.trees import merge_axes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Distillation:
         """Returns the predictor's errors `[...]` for observations `[..., *shape]`."""
         fields = self._prepared(params.observations, observation)
         lead = jnp.ndim(jax.tree.leaves(fields)[0]) - jnp.ndim(jax.tree.leaves(self._example)[0]) + 1
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[lead:]), fields)
+        flat = merge_axes(fields, lead)
         errors = self._errors(params.predictor, params.target, flat)
         return errors.reshape(jax.tree.leaves(fields)[0].shape[:lead])
 

@@ -23,7 +23,7 @@ from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.replay.unrolls import Unfinished
 from acme_ext.types import Array, Sequence, Tree, stored_extras
-from acme_ext.utils.trees import select
+from acme_ext.utils.trees import merge_axes, select
 
 _GROUP = 256  # priorities per group; sampling chooses a group first
 _AT_ONCE = 2**20  # maximum bytes of batches that are sampled at once
@@ -314,7 +314,7 @@ def _rows_of_many(count: int, batched: list[bool], table: Array, index: Array) -
     tables = table if batched[0] else table[None]
     index = index if batched[1] else jnp.broadcast_to(index, (count, *index.shape))
     parts = jnp.arange(count, dtype=index.dtype)[:, None] * (tables.shape[1] if batched[0] else 0)
-    rows = rows_of(tables.reshape(-1, *tables.shape[2:]), (index + parts).reshape(-1))
+    rows = rows_of(merge_axes(tables), (index + parts).reshape(-1))
     return rows.reshape(*index.shape, *tables.shape[2:]), True
 
 

@@ -15,6 +15,7 @@ from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, Loss, LossOutput, State, TargetUpdate, single_loss_core
 from acme_ext.networks.models import ModelNetwork
 from acme_ext.types import Array, Params, Sequence, Tree
+from acme_ext.utils.trees import merge_axes
 
 
 def make_optimizer(config: PlanningConfig) -> optax.GradientTransformation:
@@ -58,7 +59,7 @@ def draw_roots(key: Array, batch: Sequence, config: PlanningConfig) -> Array:
 
 def value_targets(network: ModelNetwork, config: PlanningConfig, target_params: Params, batch: Sequence) -> Array:
     """Returns the value targets z `[T, B]`, which bootstrap from the target network; see `losses.value_targets`."""
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch.observation)
+    flat = merge_axes(batch.observation)
     logits = network.predict(target_params, network.represent(target_params, flat)).value
     v = lax.stop_gradient(config.support.mean(logits).reshape(batch.reward.shape))
     discount = losses.signed_discounts(batch.discount, batch.observation)
@@ -93,7 +94,7 @@ def unroll(network: ModelNetwork, params: Params, observation: Tree, actions: Ar
     root = network.represent(params, observation)
     _, (reward, states) = lax.scan(step, root, actions)
     states = jax.tree.map(lambda x, later: jnp.concatenate([x[None], later]), root, states)
-    predicted = network.predict(params, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), states))
+    predicted = network.predict(params, merge_axes(states))
     logits, value = (x.reshape(len(actions) + 1, actions.shape[1], -1) for x in predicted)
     return Unrolled(states, logits, value, reward)
 
@@ -173,7 +174,7 @@ def consistency_costs(
     seen = jax.tree.map(lambda x: take(x, jnp.minimum(steps, last)), observation)
     there = take(jnp.pad(mask, ((0, unrolled + 1), (0, 0))), steps)
     target = network.project(params, network.represent(params, seen), False)
-    later = jax.tree.map(lambda x: x[1:].reshape(-1, *x.shape[2:]), states)
+    later = merge_axes(jax.tree.map(lambda x: x[1:], states))
     predicted = network.project(params, later, True)
     similar = optax.cosine_similarity(predicted, lax.stop_gradient(target), epsilon=1e-6)
     return -jnp.mean((there * similar).reshape(unrolled, -1), axis=0)

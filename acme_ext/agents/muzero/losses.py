@@ -1,5 +1,6 @@
 """MuZero's targets and loss."""
 
+import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -104,7 +105,7 @@ def targets_at(
 def take(x: Array, steps: Array) -> Array:
     """Returns `x[steps[..., r, b], b]`, `[..., R * B, ...]`, for x `[T, B, ...]` and steps `[..., R, B]`."""
     found = x[steps, jnp.arange(steps.shape[-1])]
-    return found.reshape(*steps.shape[:-2], -1, *x.shape[2:])
+    return found.reshape(*steps.shape[:-2], math.prod(steps.shape[-2:]), *x.shape[2:])
 
 
 def value_prefixes(reward: Array) -> Array:

@@ -20,6 +20,7 @@ from acme_ext.learning.intrinsic import DistillationState
 from acme_ext.learning.normalize import Moments
 from acme_ext.learning.on_policy import masked_mean
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
+from acme_ext.utils.trees import merge_axes
 
 
 class State(NamedTuple):
@@ -148,8 +149,7 @@ def last_steps(batch: Sequence, count: int) -> Transitions:
     time = jnp.maximum(time, 0)
 
     def at(x: Array, later: int = 0) -> Array:
-        chosen = x[time + later, jnp.arange(x.shape[1])]
-        return chosen.reshape(-1, *x.shape[2:])
+        return merge_axes(x[time + later, jnp.arange(x.shape[1])])
 
     before, after = (jax.tree.map(functools.partial(at, later=later), batch.observation) for later in (0, 1))
     return Transitions(

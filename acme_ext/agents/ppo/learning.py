@@ -18,6 +18,7 @@ from acme_ext.learning.on_policy import lag, masked_mean, normalized_advantages
 from acme_ext.networks.recurrent import Inputs, RecurrentNetwork
 from acme_ext.ops.policy import importance_ratios, truncated_generalized_advantage_estimation
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
+from acme_ext.utils.trees import merge_axes
 
 PolicyLoss = Callable[[Array, Array, Array, Array], Array]
 """`(log_prob [T, B], behaviour_log_prob [T, B], advantage [T, B], learner steps []) -> loss [T, B]`."""
@@ -200,7 +201,7 @@ def core_of_policy_loss(
             mask=unrolls.mask,
         )
         if network.core is None:
-            steps = jax.tree.map(lambda x: jnp.reshape(x, (1, -1, *x.shape[2:])), steps)
+            steps = jax.tree.map(lambda x: x[None], merge_axes(steps))
         return jax.tree.map(jnp.asarray, steps), moments
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], None]:

@@ -17,6 +17,7 @@ from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.ops.intrinsic import continuing_advantages
 from acme_ext.ops.policy import truncated_generalized_advantage_estimation
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
+from acme_ext.utils.trees import merge_axes
 
 
 class State(NamedTuple):
@@ -74,7 +75,7 @@ def make_core(network: RecurrentNetwork, config: RNDConfig, observation: Tree) -
         given = intrinsic.shuffle(state.distillation.shuffle_key, bonus, mask) if config.shuffled else bonus
         extras = RewardedBehaviour(unrolls.extras.log_prob, unrolls.extras.learner_steps, given)
         learned, metrics, _ = inner.step(state.ppo, sample._replace(data=unrolls._replace(extras=extras)))
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), following)
+        flat = merge_axes(following)
         distilled, loss = part.train(seen, flat, mask.reshape(-1), updates=config.distillation_updates)
         metrics |= {"bonus": masked_mean(bonus, mask), "bonus_max": jnp.max(bonus), "distillation_loss": loss}
         return State(learned, distilled, scale), metrics, None

@@ -22,7 +22,7 @@ from acme_ext.replay.device import Sampled, Step, device_replay
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.types import FIRST, LAST, Array, Params, Sample, Sequence
-from acme_ext.utils.trees import select
+from acme_ext.utils.trees import merge_axes, select
 
 
 def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys: Array, keys: Array) -> RolloutState:
@@ -252,9 +252,10 @@ class Loop:
 
         (place, ended), rounds = jax.lax.scan(a_round, (state.place, state.ended), length=self._rounds)
         timed = jax.tree.map(
-            lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:]), rounds._replace(state=())
+            lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], x.shape[0] * x.shape[2], *x.shape[3:]),
+            rounds._replace(state=()),
         )
-        unrolls = timed._replace(state=jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rounds.state))
+        unrolls = timed._replace(state=merge_axes(rounds.state))
         batches, weight = self._batches_of(unrolls), jnp.ones(self.agent.replay.batch_size)
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
         learning, _ = jax.lax.scan(
